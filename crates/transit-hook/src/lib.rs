@@ -1,0 +1,4 @@
+//! Between a process and libcuda.
+
+pub mod driver;
+pub mod observer;

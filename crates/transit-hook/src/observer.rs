@@ -1,0 +1,127 @@
+//! The seam between the hooks and what a shim does with them. The hooks say what the job does, in
+//! the order it does it; the recorder writes it down, the replayer follows its plan.
+//!
+//! Every method runs on one of the job's own threads, inside a hooked call, with the thread's
+//! re-entry guard held (driver calls made here pass straight through) and no lock of ours held.
+//! `before_op` and `after_op` are the launch path: no allocation, no formatting, no lock, no
+//! unbounded wait. A panic in any of them is caught and disables the shim.
+
+use transit_format::ids::{AllocId, FunctionId, OpSeq, StreamId};
+use transit_format::trace::model::{OpKind, StreamKind};
+
+use crate::driver::Driver;
+
+/// A device pointer found in an op's arguments, resolved against the ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PointerArg {
+    /// Allocation pointed into.
+    pub alloc: AllocId,
+    /// Offset within it.
+    pub offset: u64,
+    /// Extent where the op says it (memset, memcpy), else 0.
+    pub bytes: u64,
+}
+
+/// A tracked allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Allocation {
+    /// Number in order of allocation within the process.
+    pub id: AllocId,
+    /// Base address.
+    pub address: u64,
+    /// Size asked for.
+    pub bytes: u64,
+    /// CUDA device ordinal.
+    pub device: u32,
+    /// Turned into managed memory by us.
+    pub converted: bool,
+    /// Managed memory at all (converted, or the job's own).
+    pub managed: bool,
+    /// File name of the library that asked (`libnccl.so.2`), empty if unknown.
+    pub caller: &'static str,
+}
+
+/// A device function, told once, before the first op that launches it.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionInfo<'a> {
+    /// Its number in order of first launch.
+    pub id: FunctionId,
+    /// Mangled name; `memset`, `memcpy` or `graph` for ops that are no kernel.
+    pub name: &'a str,
+    /// Number of parameters, 0 if the driver does not say.
+    pub params: u32,
+}
+
+/// A stream, told once, before the first op on it.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamInfo {
+    /// Its number in order of first use.
+    pub id: StreamId,
+    /// Legacy, per-thread or created.
+    pub kind: StreamKind,
+    /// CUDA device ordinal.
+    pub device: u32,
+    /// The n-th of its kind on its device.
+    pub turn: u32,
+    /// The driver's context handle.
+    pub context: usize,
+    /// The driver's stream handle (0, 1 and 2 are the default streams).
+    pub handle: usize,
+}
+
+/// One op, about to be issued or just issued.
+#[derive(Clone, Copy, Debug)]
+pub struct OpCall<'a> {
+    /// Number within the process, over all streams and threads.
+    pub seq: OpSeq,
+    /// What it is.
+    pub kind: OpKind,
+    /// Where.
+    pub stream: StreamId,
+    /// The driver's stream handle, for work that must precede the op in stream order.
+    pub stream_handle: usize,
+    /// Device of the current context.
+    pub device: u32,
+    /// Which function.
+    pub function: FunctionId,
+    /// 64-bit FNV-1a of the function's name (see [`transit_format::plan::name_hash`]).
+    pub name_hash: u64,
+    /// Hash of grid, block and shared memory.
+    pub shape: u32,
+    /// Device-side activity records the op will cause: 1, or the kernel, memset and memcpy nodes
+    /// of a graph.
+    pub device_records: u32,
+    /// Managed pointers among its arguments.
+    pub pointers: &'a [PointerArg],
+    /// The stream is being captured: nothing may be added to it, and nothing runs now.
+    pub capturing: bool,
+    /// The caller is on the exclusion list (NCCL, ...): never wait for this op.
+    pub excluded: bool,
+    /// CLOCK_MONOTONIC when the hook was entered, in nanoseconds.
+    pub host_ns: u64,
+}
+
+/// What a shim does with what the hooks see.
+pub trait Observer: Sync {
+    /// The first successful `cuInit` has returned. The first moment driver calls, threads, files
+    /// and output are allowed.
+    fn started(&self, driver: &'static Driver);
+    /// A function's first launch.
+    fn function(&self, function: &FunctionInfo<'_>);
+    /// A stream's first op.
+    fn stream(&self, stream: &StreamInfo);
+    /// A tracked allocation was made.
+    fn allocated(&self, allocation: &Allocation);
+    /// A tracked allocation is about to be freed.
+    fn freeing(&self, allocation: &Allocation);
+    /// An op is about to be issued.
+    fn before_op(&self, op: &OpCall<'_>);
+    /// An op was issued; `result` is the driver's answer (0 is success).
+    fn after_op(&self, op: &OpCall<'_>, result: u32);
+    /// The host is about to wait, or has waited, for the device.
+    fn synchronised(&self);
+    /// A capture began (`true`) or ended on a stream of the job.
+    fn capturing(&self, begin: bool);
+    /// A context is about to be destroyed or the process is about to exit: finish files now.
+    fn closing(&self);
+}
