@@ -1,0 +1,109 @@
+//! How every verb fails: what went wrong, where, why, and what to do next, on stderr.
+
+use std::fmt;
+use std::io::{self, Write};
+
+/// An error with the next thing to try. Made with [`Next::next`].
+#[derive(Debug)]
+pub struct Advised {
+    source: anyhow::Error,
+    next: String,
+}
+
+impl fmt::Display for Advised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.source, f)
+    }
+}
+
+impl std::error::Error for Advised {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.source()
+    }
+}
+
+/// Adds the next step to an error.
+pub trait Next<T> {
+    /// Attaches what the reader should do about the error, as one sentence without a full stop.
+    ///
+    /// # Errors
+    /// The error it was called on, if any.
+    fn next(self, advice: impl Into<String>) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> Next<T> for Result<T, E> {
+    fn next(self, advice: impl Into<String>) -> anyhow::Result<T> {
+        self.map_err(|error| {
+            Advised {
+                source: error.into(),
+                next: advice.into(),
+            }
+            .into()
+        })
+    }
+}
+
+/// Whether the reader of our output went away, which is no failure of ours.
+#[must_use]
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// The error as text: first line what failed, then its causes, then what to do next.
+#[must_use]
+pub fn text(error: &anyhow::Error) -> String {
+    let mut text = format!("transit-plan: {error}\n");
+    let mut last = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        // Some errors repeat their source in their own message.
+        if !last.contains(&cause) {
+            text.push_str(&format!("  because: {cause}\n"));
+        }
+        last = cause;
+    }
+    for cause in error.chain() {
+        if let Some(advised) = cause.downcast_ref::<Advised>() {
+            text.push_str(&format!("  next: {}\n", advised.next));
+        }
+    }
+    text
+}
+
+/// Prints [`text`] on stderr.
+pub fn print(error: &anyhow::Error) {
+    // Nowhere is left to report a failing stderr.
+    let _ = io::stderr().write_all(text(error).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_why_and_what_to_do() {
+        let result: anyhow::Result<()> = Err(anyhow!("end of file at offset 7"));
+        let error = result
+            .context("x.trace.zst is no trace")
+            .next("record it again with transit-record -o x.trace.zst")
+            .unwrap_err();
+        assert_eq!(
+            text(&error),
+            "transit-plan: x.trace.zst is no trace\n  because: end of file at offset 7\n  \
+             next: record it again with transit-record -o x.trace.zst\n"
+        );
+    }
+
+    #[test]
+    fn a_closed_pipe_is_recognised_under_context() {
+        let broken = io::Error::from(io::ErrorKind::BrokenPipe);
+        let error = anyhow::Error::from(broken).context("cannot write the table");
+        assert!(is_broken_pipe(&error));
+    }
+}

@@ -1,0 +1,187 @@
+//! One job writes one trace per rank. People type the name they gave to `transit-record -o`; this
+//! finds the files that came of it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::error::Next;
+
+/// The trace or plan of one rank.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RankFile {
+    /// The rank in the file's name, `None` for a job of one process.
+    pub rank: Option<u32>,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// Suffixes that stay at the end when a rank is put into a name.
+const SUFFIXES: [&str; 4] = [".trace.zst", ".zst", ".trace", ".plan"];
+
+/// Finds the files of a name given to `-o`: the file itself, else `x.rank0.trace.zst`,
+/// `x.rank1.trace.zst`, ... for `x.trace.zst`, else what a template (`{rank}`, `{local_rank}`,
+/// `{host}`, `{pid}`) matches; sorted by rank.
+///
+/// # Errors
+/// If there is none, or the directory cannot be read.
+pub fn find(given: &Path) -> anyhow::Result<Vec<RankFile>> {
+    if given.is_file() {
+        return Ok(vec![RankFile {
+            rank: None,
+            path: given.to_owned(),
+        }]);
+    }
+    let name = given
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let Some(name) = name else {
+        bail!("{} names no file", given.display());
+    };
+    let folder = match given.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let pattern = pattern_of(&name)?;
+    let entries = std::fs::read_dir(folder)
+        .with_context(|| format!("cannot look for {name} in {}", folder.display()))
+        .next("give the path that transit-record announced")?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot list {}", folder.display()))?;
+        let file = entry.file_name().to_string_lossy().into_owned();
+        if let Some(hit) = pattern.captures(&file) {
+            let rank = hit.name("rank").and_then(|rank| rank.as_str().parse().ok());
+            found.push(RankFile {
+                rank,
+                path: given.with_file_name(file),
+            });
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        let error = anyhow::anyhow!("no file {} and none of its ranks", given.display());
+        return Err(error)
+            .next("record one first: transit-record -o x.trace.zst -- python train.py");
+    }
+    Ok(found)
+}
+
+/// `x.trace.zst` with rank 3 is `x.rank3.trace.zst`; `{rank}` in a name is filled in instead.
+#[must_use]
+pub fn with_rank(name: &Path, rank: Option<u32>) -> PathBuf {
+    let Some(rank) = rank else {
+        return name.to_owned();
+    };
+    let file = name
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    if file.contains("{rank}") {
+        return name.with_file_name(file.replace("{rank}", &rank.to_string()));
+    }
+    let (stem, suffix) = split_suffix(&file);
+    name.with_file_name(format!("{stem}.rank{rank}{suffix}"))
+}
+
+fn split_suffix(file: &str) -> (&str, &str) {
+    for suffix in SUFFIXES {
+        if let Some(stem) = file.strip_suffix(suffix) {
+            return (stem, suffix);
+        }
+    }
+    (file, "")
+}
+
+/// A regular expression for the files that a name may have become.
+fn pattern_of(name: &str) -> anyhow::Result<regex::Regex> {
+    let text = if name.contains('{') {
+        regex::escape(name)
+            .replacen(r"\{rank\}", r"(?P<rank>\d+)", 1)
+            .replace(r"\{rank\}", r"\d+")
+            .replace(r"\{local_rank\}", r"\d+")
+            .replace(r"\{pid\}", r"\d+")
+            .replace(r"\{host\}", r"[^/]+")
+    } else {
+        let (stem, suffix) = split_suffix(name);
+        format!(
+            r"{}\.rank(?P<rank>\d+){}",
+            regex::escape(stem),
+            regex::escape(suffix)
+        )
+    };
+    regex::Regex::new(&format!("^{text}$")).with_context(|| format!("cannot search for {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(folder: &Path, names: &[&str]) {
+        for name in names {
+            std::fs::write(folder.join(name), b"").unwrap();
+        }
+    }
+
+    fn names(files: &[RankFile]) -> Vec<(Option<u32>, String)> {
+        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        files
+            .iter()
+            .map(|file| (file.rank, name(&file.path)))
+            .collect()
+    }
+
+    #[test]
+    fn the_name_given_to_the_recorder_finds_every_rank_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = [
+            "x.rank10.trace.zst",
+            "x.rank2.trace.zst",
+            "xy.rank3.trace.zst",
+            "x.plan",
+        ];
+        touch(folder.path(), &all);
+        let found = find(&folder.path().join("x.trace.zst")).unwrap();
+        assert_eq!(
+            names(&found),
+            [(Some(2), all[1].to_owned()), (Some(10), all[0].to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_file_that_exists_is_taken_alone_and_templates_match() {
+        let folder = tempfile::tempdir().unwrap();
+        touch(
+            folder.path(),
+            &["x.trace.zst", "x.rank0.trace.zst", "t-1-77.zst"],
+        );
+        let alone = find(&folder.path().join("x.trace.zst")).unwrap();
+        assert_eq!(names(&alone), [(None, "x.trace.zst".to_owned())]);
+        let template = find(&folder.path().join("t-{rank}-{pid}.zst")).unwrap();
+        assert_eq!(names(&template), [(Some(1), "t-1-77.zst".to_owned())]);
+    }
+
+    #[test]
+    fn nothing_found_says_how_to_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = find(&folder.path().join("none.trace.zst")).unwrap_err();
+        assert!(crate::error::text(&error).contains("next: record one first"));
+    }
+
+    #[test]
+    fn outputs_get_the_rank_before_their_suffix() {
+        assert_eq!(
+            with_rank(Path::new("a/job.plan"), Some(3)),
+            Path::new("a/job.rank3.plan")
+        );
+        assert_eq!(
+            with_rank(Path::new("job-{rank}.plan"), Some(3)),
+            Path::new("job-3.plan")
+        );
+        assert_eq!(
+            with_rank(Path::new("job.plan"), None),
+            Path::new("job.plan")
+        );
+    }
+}

@@ -1,0 +1,1 @@
+//! Pictures and tables: how a trace or a plan is shown.
