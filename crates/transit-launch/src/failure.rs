@@ -1,0 +1,50 @@
+//! A launcher's own failures, with the exit codes that shells, `env` and `timeout` use for theirs,
+//! so that a script can tell them from the job's.
+
+use std::fmt;
+
+/// The launcher itself could not do its work; the job was not started.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit code: 125 the launcher, 126 the command cannot be executed, 127 it is not found.
+    pub code: u8,
+    /// What, where and what to do next, without the tool's name.
+    pub message: String,
+}
+
+impl Failure {
+    /// Code 125: something about the launcher, its arguments or its installation.
+    #[must_use]
+    pub fn own(message: impl Into<String>) -> Self {
+        Self {
+            code: 125,
+            message: message.into(),
+        }
+    }
+
+    /// Code 126: the command is there and cannot be executed.
+    #[must_use]
+    pub fn not_executable(message: impl Into<String>) -> Self {
+        Self {
+            code: 126,
+            message: message.into(),
+        }
+    }
+
+    /// Code 127: there is no such command.
+    #[must_use]
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self {
+            code: 127,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,195 @@
+//! The job: started with the shim preloaded, waited for, its end passed on.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::time::{Duration, SystemTime};
+
+use crate::{Failure, program, signals};
+
+/// Environment variable that tells shims when the launcher started, in nanoseconds since the Unix
+/// epoch: a file younger than that belongs to another process of the same job.
+pub const LAUNCHED_NS: &str = "TRANSIT_LAUNCHED_NS";
+
+/// A job to start under a shim.
+#[derive(Debug)]
+pub struct Job {
+    program: PathBuf,
+    command: Vec<OsString>,
+    shim: Option<PathBuf>,
+    settings: Vec<(OsString, OsString)>,
+    since: SystemTime,
+}
+
+/// File times come from a clock that ticks up to a hundred times a second, so a file made just
+/// after the launch can look this much older than it.
+const FILE_TIME_TICK: Duration = Duration::from_millis(10);
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It exited with this status.
+    Exited(u8),
+    /// A signal killed it.
+    Killed(i32),
+}
+
+impl Job {
+    /// Prepares `command` (program and arguments, passed on untouched).
+    ///
+    /// # Errors
+    /// 125 for an empty command, 126 or 127 if it cannot be executed or found.
+    pub fn new(command: &[OsString]) -> Result<Self, Failure> {
+        let name = command.first().ok_or_else(|| {
+            Failure::own("no command given; write it after `--`, as in `-- python train.py`")
+        })?;
+        let program = program::find(name)?;
+        Ok(Self {
+            program,
+            command: command.to_vec(),
+            shim: None,
+            settings: Vec::new(),
+        })
+    }
+
+    /// Preloads `shim`, before whatever `LD_PRELOAD` holds already.
+    #[must_use]
+    pub fn preload(mut self, shim: &Path) -> Self {
+        self.shim = Some(shim.to_owned());
+        self
+    }
+
+    /// Sets an environment variable of the job.
+    #[must_use]
+    pub fn setting(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.settings.push((name.into(), value.as_ref().into()));
+        self
+    }
+
+    /// Runs the job to its end. Signals sent to this process meanwhile go to the job.
+    ///
+    /// # Errors
+    /// If the job could not be started.
+    pub fn run(&self) -> Result<Outcome, Failure> {
+        let (name, arguments) = self
+            .command
+            .split_first()
+            .ok_or_else(|| Failure::own("no command given"))?;
+        let mut command = Command::new(&self.program);
+        command.arg0(name).args(arguments);
+        if let Some(shim) = &self.shim {
+            command.env(
+                "LD_PRELOAD",
+                preload_list(shim, env::var_os("LD_PRELOAD").as_deref()),
+            );
+        }
+        let launched_ns = self
+            .since
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |elapsed| elapsed.as_nanos());
+        command.env(LAUNCHED_NS, launched_ns.to_string());
+        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
+        signals::install();
+        let mut child = command.spawn().map_err(|error| self.not_started(&error))?;
+        signals::announce(child.id());
+        let status = child.wait();
+        signals::retire();
+        let status =
+            status.map_err(|error| Failure::own(format!("lost sight of the job: {error}")))?;
+        Ok(match (status.code(), status.signal()) {
+            (Some(code), _) => Outcome::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+            (None, Some(signal)) => Outcome::Killed(signal),
+            (None, None) => Outcome::Exited(u8::MAX),
+        })
+    }
+
+    fn not_started(&self, error: &io::Error) -> Failure {
+        let text = format!("{}: {error}", self.program.display());
+        match error.kind() {
+            // The file was there a moment ago: it is its interpreter that is missing.
+            io::ErrorKind::NotFound => {
+                Failure::not_executable(format!("{text} (is the interpreter it names installed?)"))
+            }
+            io::ErrorKind::OutOfMemory => Failure::own(text),
+            _ => Failure::not_executable(text),
+        }
+    }
+}
+
+fn preload_list(shim: &Path, existing: Option<&OsStr>) -> OsString {
+    let mut list = shim.as_os_str().to_owned();
+    if let Some(existing) = existing.filter(|existing| !existing.is_empty()) {
+        list.push(":");
+        list.push(existing);
+    }
+    list
+}
+
+impl Outcome {
+    /// Ends this process the way the job ended: same status, or same signal (without a core).
+    pub fn leave(self) -> ! {
+        match self {
+            Self::Exited(code) => process::exit(i32::from(code)),
+            Self::Killed(signal) => {
+                signals::die_by(signal);
+                process::exit(128 + signal)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn status_and_signal_of_the_job_are_told_apart() {
+        let run = |script: &str| {
+            Job::new(&words(&["sh", "-c", script]))
+                .unwrap()
+                .run()
+                .unwrap()
+        };
+        assert_eq!(run("exit 0"), Outcome::Exited(0));
+        assert_eq!(run("exit 137"), Outcome::Exited(137));
+        assert_eq!(run("kill -9 $$"), Outcome::Killed(9));
+    }
+
+    #[test]
+    fn settings_and_arguments_reach_the_job_untouched() {
+        let script = "test \"$1\" = '--help' && test \"$2\" = 'a b' && test \"$X\" = y";
+        let command = words(&["sh", "-c", script, "sh", "--help", "a b"]);
+        let outcome = Job::new(&command).unwrap().setting("X", "y").run().unwrap();
+        assert_eq!(outcome, Outcome::Exited(0));
+    }
+
+    #[test]
+    fn a_script_without_its_interpreter_is_not_executable() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("job");
+        std::fs::write(&path, "#!/no/such/interpreter\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let failure = Job::new(&[path.into_os_string()])
+            .unwrap()
+            .run()
+            .unwrap_err();
+        assert_eq!(failure.code, 126);
+        assert!(failure.message.contains("interpreter"));
+    }
+
+    #[test]
+    fn an_existing_preload_is_kept_behind_ours() {
+        let list = |existing| preload_list(Path::new("/a.so"), existing);
+        assert_eq!(list(None), "/a.so");
+        assert_eq!(list(Some(OsStr::new(""))), "/a.so");
+        assert_eq!(list(Some(OsStr::new("/b.so /c.so"))), "/a.so:/b.so /c.so");
+    }
+}
