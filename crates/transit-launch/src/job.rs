@@ -47,12 +47,20 @@ impl Job {
             Failure::own("no command given; write it after `--`, as in `-- python train.py`")
         })?;
         let program = program::find(name)?;
+        let since = SystemTime::now() - FILE_TIME_TICK;
         Ok(Self {
             program,
             command: command.to_vec(),
             shim: None,
             settings: Vec::new(),
+            since,
         })
+    }
+
+    /// No file of the job is older than this; for [`crate::template::written`].
+    #[must_use]
+    pub fn since(&self) -> SystemTime {
+        self.since
     }
 
     /// Preloads `shim`, before whatever `LD_PRELOAD` holds already.
