@@ -1,4 +1,29 @@
-//! Between a process and libcuda.
+//! Between a process and libcuda. The crate owns everything that has to be right before a shim can
+//! record or replay: resolution, wrappers, the ledger of allocations, conversion to managed memory
+//! and its ceiling, op numbering, function names, stream identity, capture state, the model of the
+//! emulated card. It exports nothing itself: a shim does, with [`export_all!`].
+//!
+//! A shim is
+//! ```ignore
+//! fn set_up() { transit_hook::install(&OBSERVER, Settings::from_env("transit-record")); }
+//! transit_hook::export_all!(set_up);
+//! ```
+//! `set_up` runs once, at the first look-up of a driver function or the first `cuInit`, whichever
+//! comes first; it must not start threads, open files, print or call the driver. After the first
+//! successful `cuInit` the observer's `started` is called.
 
+pub mod card;
 pub mod driver;
+pub mod exports;
+pub mod ledger;
 pub mod observer;
+pub mod resolve;
+pub mod settings;
+pub mod state;
+
+pub use card::{Chunk, EmulatedCard};
+pub use driver::Driver;
+pub use exports::EXPORTS;
+pub use observer::{Allocation, FunctionInfo, Observer, OpCall, PointerArg, StreamInfo};
+pub use settings::Settings;
+pub use state::{disable, install, ops_issued};

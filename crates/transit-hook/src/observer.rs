@@ -72,7 +72,8 @@ pub struct StreamInfo {
 /// One op, about to be issued or just issued.
 #[derive(Clone, Copy, Debug)]
 pub struct OpCall<'a> {
-    /// Number within the process, over all streams and threads.
+    /// Number within the process, over all streams and threads. While `capturing`, a number of a
+    /// separate count: a captured op does not run, so it takes none of the process' numbers.
     pub seq: OpSeq,
     /// What it is.
     pub kind: OpKind,
@@ -97,7 +98,8 @@ pub struct OpCall<'a> {
     pub capturing: bool,
     /// The caller is on the exclusion list (NCCL, ...): never wait for this op.
     pub excluded: bool,
-    /// CLOCK_MONOTONIC when the hook was entered, in nanoseconds.
+    /// CLOCK_MONOTONIC when the hook was entered, in nanoseconds; 0 if the observer does not want
+    /// the time ([`Observer::wants_host_time`]).
     pub host_ns: u64,
 }
 
@@ -122,6 +124,12 @@ pub trait Observer: Sync {
     fn synchronised(&self);
     /// A capture began (`true`) or ended on a stream of the job.
     fn capturing(&self, begin: bool);
-    /// A context is about to be destroyed or the process is about to exit: finish files now.
+    /// A context is about to be destroyed or the process is about to exit: finish files now. At
+    /// most once, never in a forked child.
     fn closing(&self);
+    /// Whether [`OpCall::host_ns`] is needed; reading the clock is a third of a hook's cost. Asked
+    /// once, before `started`.
+    fn wants_host_time(&self) -> bool {
+        true
+    }
 }
