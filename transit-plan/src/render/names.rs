@@ -1,0 +1,85 @@
+//! Function names as people read them: demangled, and short enough for a table or a legend.
+
+use cpp_demangle::{DemangleOptions, Symbol};
+
+/// The demangled name without its parameter list, or the name as it is if it is not mangled.
+#[must_use]
+pub fn demangled(name: &str) -> String {
+    if !name.starts_with("_Z") {
+        return name.to_owned();
+    }
+    let options = DemangleOptions::new().no_params().no_return_type();
+    Symbol::new(name)
+        .ok()
+        .and_then(|symbol| symbol.demangle_with_options(&options).ok())
+        .unwrap_or_else(|| name.to_owned())
+}
+
+/// The demangled name without template arguments and outer namespaces:
+/// `at::native::multi_tensor_apply_kernel<...>` is `multi_tensor_apply_kernel<FusedAdam...>`: the
+/// first template arguments stay where they tell kernels apart, up to `max` characters in all.
+#[must_use]
+pub fn short(name: &str, max: usize) -> String {
+    let full = demangled(name);
+    let (head, arguments) = match full.find('<') {
+        Some(at) => full.split_at_checked(at).unwrap_or((&full, "")),
+        None => (full.as_str(), ""),
+    };
+    let base = head.rsplit("::").next().unwrap_or(head);
+    // Anonymous namespaces and casts carry no meaning in a table.
+    let arguments = arguments
+        .replace("(anonymous namespace)::", "")
+        .replace("at::native::", "");
+    clipped(&format!("{base}{arguments}"), max)
+}
+
+/// The text, cut to `max` characters with an ellipsis at its end.
+#[must_use]
+pub fn clipped(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(max.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// Whether a kernel's name says that it belongs to the optimizer (PyTorch's foreach and fused
+/// kernels, apex, DeepSpeed, and hand-written ones named after the method).
+#[must_use]
+pub fn is_optimizer(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["adam", "multi_tensor", "sgd", "adagrad", "lamb", "optimizer", "rmsprop", "lion_"]
+        .iter()
+        .any(|word| lower.contains(word))
+        // PyTorch's gradient clipping also runs as multi-tensor kernels, but only norms and scales.
+        && !lower.contains("norm")
+        && !lower.contains("lambda")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mangled_names_are_read_plain_ones_kept() {
+        assert_eq!(demangled("_ZN2at6native6kernelEPfi"), "at::native::kernel");
+        assert_eq!(
+            demangled("triton_poi_fused_add_0"),
+            "triton_poi_fused_add_0"
+        );
+        assert_eq!(short("_ZN2at6native6kernelEPfi", 30), "kernel");
+        assert_eq!(
+            short("ampere_bf16_s16816gemm_bf16_128x64", 12),
+            "ampere_bf16…"
+        );
+    }
+
+    #[test]
+    fn optimizer_kernels_are_known_by_name() {
+        assert!(is_optimizer("multi_adam"));
+        assert!(is_optimizer("_ZN2at6native12FusedAdamMathE"));
+        assert!(!is_optimizer("matmul"));
+        assert!(!is_optimizer("vectorized_elementwise_lambda"));
+    }
+}
