@@ -1,1 +1,11 @@
-//! Integration tests, one binary.
+//! Integration tests, one binary: what a user relies on, checked on the software GPU.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod trainer;
+
+/// Programs and shims must be built, and not older than their sources.
+#[test]
+fn everything_is_built_and_fresh() {
+    transit_harness::require_fresh().unwrap();
+}

@@ -1,2 +1,54 @@
-//! To come.
-fn main() {}
+//! Everything a developer or CI runs: `cargo xtask demo | test | build | pack | gpu | bench`.
+
+mod build;
+mod demo;
+mod gpu;
+mod pack;
+mod test;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Developer tasks of TRANSIT.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Record, plan and replay a trainer on an oversubscribed software GPU, and print a table.
+    Demo(demo::Args),
+    /// Format, lints, all tests and the mutation check: what CI runs.
+    Test(test::Args),
+    /// Build shims, launchers, planner, software GPU and trainer.
+    Build,
+    /// Make a bundle that runs without Rust.
+    Pack {
+        /// Folder to make.
+        directory: PathBuf,
+    },
+    /// Pack, and run the evidence script where there is a GPU.
+    Gpu(gpu::Args),
+    /// Run the benchmarks (decoding, planning, launch path).
+    Bench,
+}
+
+fn main() {
+    let result: Result<()> = match Args::parse().task {
+        Task::Demo(args) => demo::run(&args),
+        Task::Test(args) => test::run(&args),
+        Task::Build => build::everything(),
+        Task::Pack { directory } => pack::run(&directory),
+        Task::Gpu(args) => gpu::run(&args),
+        Task::Bench => test::bench(),
+    };
+    if let Err(error) = result {
+        eprintln!("xtask: {error:#}");
+        std::process::exit(2);
+    }
+}
