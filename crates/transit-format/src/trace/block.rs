@@ -1,0 +1,390 @@
+//! A block: the unit a trace is written, checked and lost in. One block is one zstd frame (with
+//! content size and content checksum) whose content is this header and a body.
+//!
+//! ```text
+//! at  bytes
+//!  0      4  magic "TRTB"
+//!  4      2  format version
+//!  6      1  kind: 1 header, 2 events, 3 end
+//!  7      1  0
+//!  8      4  sequence number of the block (0 is the header block)
+//! 12      4  bytes of the body
+//! 16      4  CRC-32 of header (this field 0) and body
+//! 20     40  counts: functions, streams, allocs, frees, ops, op times, migrations, faults, marks,
+//!            totals (4 bytes each)
+//! 60     12  ids before this block: functions, streams, allocs (4 bytes each)
+//! 72      8  ops before this block
+//! ```
+//!
+//! All numbers are little-endian. Magic and version keep their places in every later version.
+
+use super::super::error::Error;
+
+/// Version written, and the newest that can be read.
+pub const VERSION: u16 = 1;
+/// First bytes of every block's content.
+pub const MAGIC: [u8; 4] = *b"TRTB";
+/// Bytes of a block header.
+pub const HEADER_BYTES: usize = 80;
+/// Most bytes a block's body may hold.
+pub const MAX_BODY_BYTES: usize = 64 << 20;
+/// Most entries of one kind a block may hold. A writer closes blocks long before.
+pub const MAX_COUNT: u32 = 1 << 17;
+/// First bytes of a zstd frame.
+pub(super) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// zstd level: 3 is the best the recorder's one writer thread affords at any event rate.
+const LEVEL: i32 = 3;
+
+/// What is wrong with a block, before it is known which file and offset it was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flaw {
+    pub(super) section: &'static str,
+    pub(super) what: String,
+    pub(super) kind: FlawKind,
+}
+
+/// How a [`Flaw`] becomes an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlawKind {
+    Damaged,
+    Foreign,
+    Newer,
+    TooLarge,
+}
+
+impl Flaw {
+    pub(super) fn new(kind: FlawKind, section: &'static str, what: impl Into<String>) -> Self {
+        Self {
+            section,
+            what: what.into(),
+            kind,
+        }
+    }
+
+    pub(super) fn damaged(section: &'static str, what: impl Into<String>) -> Self {
+        Self::new(FlawKind::Damaged, section, what)
+    }
+
+    pub(super) fn at(self, file: &str, offset: u64) -> Error {
+        let Self {
+            section,
+            what,
+            kind,
+        } = self;
+        let file = file.to_owned();
+        match kind {
+            FlawKind::Damaged => Error::Damaged {
+                file,
+                section,
+                offset,
+                what,
+            },
+            FlawKind::Foreign => Error::NotOurs {
+                file,
+                section: "trace",
+                what,
+            },
+            FlawKind::Newer => Error::Newer {
+                file,
+                section,
+                what,
+            },
+            FlawKind::TooLarge => Error::TooLarge {
+                file,
+                section,
+                offset,
+                what,
+            },
+        }
+    }
+}
+
+/// What a block is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    Header,
+    #[default]
+    Events,
+    End,
+}
+
+impl Kind {
+    fn code(self) -> u8 {
+        match self {
+            Self::Header => 1,
+            Self::Events => 2,
+            Self::End => 3,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Header),
+            2 => Some(Self::Events),
+            3 => Some(Self::End),
+            _ => None,
+        }
+    }
+}
+
+/// Entries of each kind in a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) functions: u32,
+    pub(super) streams: u32,
+    pub(super) allocs: u32,
+    pub(super) frees: u32,
+    pub(super) ops: u32,
+    pub(super) op_times: u32,
+    pub(super) migrations: u32,
+    pub(super) faults: u32,
+    pub(super) marks: u32,
+    pub(super) totals: u32,
+}
+
+impl Counts {
+    fn list(self) -> [u32; 10] {
+        let Self {
+            functions,
+            streams,
+            allocs,
+            frees,
+            ops,
+            ..
+        } = self;
+        let Self {
+            op_times,
+            migrations,
+            faults,
+            marks,
+            totals,
+            ..
+        } = self;
+        [
+            functions, streams, allocs, frees, ops, op_times, migrations, faults, marks, totals,
+        ]
+    }
+}
+
+/// Ids given out before a block, so that a lost block does not renumber those after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Before {
+    pub(super) functions: u32,
+    pub(super) streams: u32,
+    pub(super) allocs: u32,
+    pub(super) ops: u64,
+}
+
+/// The fixed part of a block's content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct BlockHeader {
+    pub(super) kind: Kind,
+    pub(super) sequence: u32,
+    pub(super) counts: Counts,
+    pub(super) before: Before,
+}
+
+impl BlockHeader {
+    /// The bytes in front of `body`.
+    pub(super) fn encode(&self, body: &[u8]) -> Vec<u8> {
+        let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend([self.kind.code(), 0]);
+        bytes.extend(self.sequence.to_le_bytes());
+        bytes.extend(body_bytes.to_le_bytes());
+        bytes.extend(0_u32.to_le_bytes());
+        self.counts
+            .list()
+            .iter()
+            .for_each(|count| bytes.extend(count.to_le_bytes()));
+        let Before {
+            functions,
+            streams,
+            allocs,
+            ops,
+        } = self.before;
+        [functions, streams, allocs]
+            .iter()
+            .for_each(|id| bytes.extend(id.to_le_bytes()));
+        bytes.extend(ops.to_le_bytes());
+        let crc = checksum(&bytes, body);
+        if let Some(field) = bytes.get_mut(16..20) {
+            field.copy_from_slice(&crc.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Splits a block's content into header and body and checks both.
+    pub(super) fn decode(content: &[u8]) -> Result<(Self, &[u8]), Flaw> {
+        let flaw = |what: String| Flaw::damaged("block header", what);
+        check_identity(content)?;
+        let Some((header, body)) = content.split_first_chunk::<HEADER_BYTES>() else {
+            return Err(flaw(format!(
+                "{} bytes, a header has {HEADER_BYTES}",
+                content.len()
+            )));
+        };
+        if u32_at(header, 12) as usize != body.len() {
+            return Err(flaw(format!(
+                "body of {} bytes, not {}",
+                body.len(),
+                u32_at(header, 12)
+            )));
+        }
+        let mut bare = *header;
+        if let Some(field) = bare.get_mut(16..20) {
+            field.fill(0);
+        }
+        if checksum(&bare, body) != u32_at(header, 16) {
+            return Err(flaw("CRC-32 does not match".to_owned()));
+        }
+        let code = header.get(6).copied().unwrap_or_default();
+        let Some(kind) = Kind::from_code(code) else {
+            return Err(flaw(format!("unknown block kind {code}")));
+        };
+        let count = |index: usize| u32_at(header, 20 + 4 * index);
+        if let Some(count) = (0..10).map(count).find(|count| *count > MAX_COUNT) {
+            let what = format!("{count} entries of one kind, at most {MAX_COUNT}");
+            return Err(Flaw::new(FlawKind::TooLarge, "block header", what));
+        }
+        let counts = Counts {
+            functions: count(0),
+            streams: count(1),
+            allocs: count(2),
+            frees: count(3),
+            ops: count(4),
+            op_times: count(5),
+            migrations: count(6),
+            faults: count(7),
+            marks: count(8),
+            totals: count(9),
+        };
+        let before = Before {
+            functions: u32_at(header, 60),
+            streams: u32_at(header, 64),
+            allocs: u32_at(header, 68),
+            ops: u64::from(u32_at(header, 72)) | u64::from(u32_at(header, 76)) << 32,
+        };
+        Ok((
+            Self {
+                kind,
+                sequence: u32_at(header, 8),
+                counts,
+                before,
+            },
+            body,
+        ))
+    }
+}
+
+fn checksum(header: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(header);
+    hasher.update(body);
+    hasher.finalize()
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let field = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
+    field.map_or(0, |field| u32::from_le_bytes(*field))
+}
+
+/// Checks the part of a block's content that every version shares: magic and version.
+pub(super) fn check_identity(content: &[u8]) -> Result<(), Flaw> {
+    if !content.starts_with(&MAGIC) {
+        let what = "a zstd file, but not one of TRANSIT's";
+        return Err(Flaw::new(FlawKind::Foreign, "block header", what));
+    }
+    let Some(version) = content.get(4..).and_then(|rest| rest.first_chunk::<2>()) else {
+        return Err(Flaw::damaged("block header", "ends inside the version"));
+    };
+    match u16::from_le_bytes(*version) {
+        VERSION => Ok(()),
+        0 => Err(Flaw::damaged(
+            "block header",
+            "format version 0 does not exist",
+        )),
+        newer => {
+            let what = format!("trace format {newer}, this build reads up to {VERSION}");
+            Err(Flaw::new(FlawKind::Newer, "block header", what))
+        }
+    }
+}
+
+/// Turns blocks into frames.
+pub(super) struct Framer(zstd_safe::CCtx<'static>);
+
+impl std::fmt::Debug for Framer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Framer")
+    }
+}
+
+impl Framer {
+    /// A compressor that adds content size and checksum to each frame.
+    pub(super) fn new() -> Result<Self, Error> {
+        use zstd_safe::CParameter;
+        let mut context = zstd_safe::CCtx::create();
+        for parameter in [
+            CParameter::CompressionLevel(LEVEL),
+            CParameter::ChecksumFlag(true),
+            CParameter::ContentSizeFlag(true),
+        ] {
+            context.set_parameter(parameter).map_err(zstd_failure)?;
+        }
+        Ok(Self(context))
+    }
+
+    /// One whole frame.
+    pub(super) fn frame(&mut self, header: &BlockHeader, body: &[u8]) -> Result<Vec<u8>, Error> {
+        if body.len() > MAX_BODY_BYTES {
+            let what = format!("a block of {} bytes, at most {MAX_BODY_BYTES}", body.len());
+            return Err(Error::Invalid {
+                section: "block",
+                what,
+            });
+        }
+        let mut content = header.encode(body);
+        content.extend_from_slice(body);
+        let mut frame = Vec::with_capacity(zstd_safe::compress_bound(content.len()));
+        self.0
+            .compress2(&mut frame, &content)
+            .map_err(zstd_failure)?;
+        Ok(frame)
+    }
+}
+
+fn zstd_failure(code: zstd_safe::ErrorCode) -> Error {
+    Error::Invalid {
+        section: "block",
+        what: format!("zstd: {}", zstd_safe::get_error_name(code)),
+    }
+}
+
+/// Decompresses one frame into `content`, whose size is bounded by what a block may hold.
+pub(super) fn unframe(
+    context: &mut zstd_safe::DCtx<'static>,
+    frame: &[u8],
+    content: &mut Vec<u8>,
+) -> Result<(), Flaw> {
+    let flaw = |what: String| Flaw::damaged("zstd frame", what);
+    let size = match zstd_safe::get_frame_content_size(frame) {
+        Ok(Some(size)) => size,
+        Ok(None) => return Err(flaw("no content size".to_owned())),
+        Err(error) => return Err(flaw(format!("{error:?}"))),
+    };
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    if size > MAX_BODY_BYTES + HEADER_BYTES {
+        let what = format!("a block of {size} bytes, at most {MAX_BODY_BYTES}");
+        return Err(Flaw::new(FlawKind::TooLarge, "zstd frame", what));
+    }
+    content.clear();
+    content.reserve_exact(size);
+    match context.decompress(content, frame) {
+        Ok(got) if got == size => Ok(()),
+        Ok(got) => Err(flaw(format!("content size says {size} bytes, {got} found"))),
+        Err(code) => Err(flaw(zstd_safe::get_error_name(code).to_owned())),
+    }
+}

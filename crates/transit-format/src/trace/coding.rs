@@ -1,0 +1,92 @@
+//! The only place that knows bincode: scalars, texts and byte strings in its standard
+//! configuration (little-endian, variable-length integers), decoded under a byte limit so that a
+//! length in a damaged file can never make us allocate more than a block may hold.
+
+use bincode::config::{self, Configuration, Limit, LittleEndian, Varint};
+
+use super::block::{Flaw, MAX_BODY_BYTES};
+
+type Coding = Configuration<LittleEndian, Varint, Limit<MAX_BODY_BYTES>>;
+
+fn coding() -> Coding {
+    config::standard().with_limit::<MAX_BODY_BYTES>()
+}
+
+/// Collects the body of a block.
+#[derive(Debug, Default)]
+pub(super) struct Sink {
+    bytes: Vec<u8>,
+    failure: Option<String>,
+}
+
+impl Sink {
+    /// Appends one scalar, text or byte string. A failure is kept for [`Sink::finish`].
+    pub(super) fn put<T: bincode::Encode>(&mut self, value: T) {
+        if let Err(error) = bincode::encode_into_std_write(value, &mut self.bytes, coding()) {
+            self.failure.get_or_insert_with(|| error.to_string());
+        }
+    }
+
+    /// The body, or the first failure.
+    pub(super) fn finish(self) -> Result<Vec<u8>, String> {
+        match self.failure {
+            None => Ok(self.bytes),
+            Some(failure) => Err(failure),
+        }
+    }
+}
+
+/// Walks the body of a block.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    rest: &'a [u8],
+    section: &'static str,
+}
+
+impl<'a> Source<'a> {
+    /// Starts at the beginning of a body.
+    pub(super) fn new(body: &'a [u8]) -> Self {
+        Self {
+            rest: body,
+            section: "block body",
+        }
+    }
+
+    /// Names the section that follows, for error messages.
+    pub(super) fn enter(&mut self, section: &'static str) {
+        self.section = section;
+    }
+
+    /// Next value.
+    pub(super) fn get<T: bincode::BorrowDecode<'a, ()>>(&mut self) -> Result<T, Flaw> {
+        match bincode::borrow_decode_from_slice(self.rest, coding()) {
+            Ok((value, used)) => {
+                self.rest = self.rest.get(used..).unwrap_or_default();
+                Ok(value)
+            }
+            Err(error) => Err(self.flaw(format!("undecodable: {error:?}"))),
+        }
+    }
+
+    /// Next unsigned number, which must lie below `bound` (`what` names it).
+    pub(super) fn get_below(&mut self, bound: u64, what: &str) -> Result<usize, Flaw> {
+        let value: u64 = self.get()?;
+        match usize::try_from(value) {
+            Ok(small) if value < bound => Ok(small),
+            _ => Err(self.flaw(format!("{what} is {value}, must be below {bound}"))),
+        }
+    }
+
+    /// A flaw in the section being read.
+    pub(super) fn flaw(&self, what: impl Into<String>) -> Flaw {
+        Flaw::damaged(self.section, what)
+    }
+
+    /// Fails unless everything was read.
+    pub(super) fn finish(self) -> Result<(), Flaw> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        Err(self.flaw(format!("{} bytes left over", self.rest.len())))
+    }
+}

@@ -1,0 +1,100 @@
+//! Marks and totals.
+//!
+//! ```text
+//! marks   columns kind (unsigned), at_op (signed, difference), at_ns (same)
+//! totals  ten varints less one: ops, CUPTI ops, hooked ops, converted peak bytes, unconverted
+//!         peak bytes, then drops: ops, CUPTI, unplaced, bad times
+//! ```
+
+use super::super::block::Flaw;
+use super::super::coding::{Sink, Source};
+use super::super::column::{get_delta, get_unsigned, put_delta, put_unsigned};
+use super::super::model::{Drops, Mark, MarkKind, Totals};
+use crate::ids::{Nanos, OpSeq};
+
+const KINDS: [MarkKind; 6] = [
+    MarkKind::Sync,
+    MarkKind::CaptureBegin,
+    MarkKind::CaptureEnd,
+    MarkKind::WindowBegin,
+    MarkKind::WindowEnd,
+    MarkKind::Iteration,
+];
+
+/// Appends marks.
+pub(super) fn put_marks(sink: &mut Sink, marks: &[Mark]) {
+    let code = |mark: &Mark| {
+        KINDS
+            .iter()
+            .position(|kind| *kind == mark.kind)
+            .map_or(0, |code| code as u64)
+    };
+    put_unsigned(sink, &marks.iter().map(code).collect::<Vec<_>>());
+    put_delta(sink, marks.iter().map(|mark| mark.at_op.0));
+    put_delta(sink, marks.iter().map(|mark| mark.at_ns.0));
+}
+
+/// Reads marks.
+pub(super) fn get_marks(source: &mut Source<'_>, count: usize) -> Result<Vec<Mark>, Flaw> {
+    source.enter("marks");
+    let kinds = get_unsigned(source, count)?;
+    let at_ops = get_delta(source, count)?;
+    let at_times = get_delta(source, count)?;
+    kinds
+        .into_iter()
+        .zip(at_ops.into_iter().zip(at_times))
+        .map(|(code, (at_op, at_ns))| {
+            let kind = usize::try_from(code)
+                .ok()
+                .and_then(|code| KINDS.get(code))
+                .copied();
+            let kind = kind.ok_or_else(|| source.flaw(format!("unknown mark kind {code}")))?;
+            Ok(Mark {
+                kind,
+                at_op: OpSeq(at_op),
+                at_ns: Nanos(at_ns),
+            })
+        })
+        .collect()
+}
+
+/// Appends totals.
+pub(super) fn put_totals(sink: &mut Sink, totals: &Totals) {
+    let Totals {
+        ops,
+        cupti_ops,
+        hooked_ops,
+        ..
+    } = *totals;
+    sink.put((ops, cupti_ops, hooked_ops));
+    sink.put((totals.converted_peak_bytes, totals.unconverted_peak_bytes));
+    let Drops {
+        ops,
+        cupti,
+        unplaced,
+        bad_times,
+    } = totals.drops;
+    sink.put((ops, cupti, unplaced, bad_times));
+}
+
+/// Reads totals.
+pub(super) fn get_totals(source: &mut Source<'_>) -> Result<Totals, Flaw> {
+    source.enter("totals");
+    let (ops, cupti_ops, hooked_ops) = source.get()?;
+    let (converted_peak_bytes, unconverted_peak_bytes) = source.get()?;
+    let (dropped_ops, cupti, unplaced, bad_times) = source.get()?;
+    let drops = Drops {
+        ops: dropped_ops,
+        cupti,
+        unplaced,
+        bad_times,
+    };
+    Ok(Totals {
+        ops,
+        cupti_ops,
+        hooked_ops,
+        converted_peak_bytes,
+        unconverted_peak_bytes,
+        drops,
+    })
+}

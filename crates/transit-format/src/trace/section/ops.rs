@@ -1,0 +1,280 @@
+//! Ops and the managed pointers in their arguments. A training job issues the same launches with
+//! the same pointers over and over, so a block stores each distinct launch, pointer and pointer
+//! list once.
+//!
+//! ```text
+//! (nothing at all for 0 ops)
+//! templates   varint            number of distinct (kind, stream, function, shape)
+//! kind        unsigned column   0 kernel, 1 graph, 2 memset, 3 memcpy
+//! stream      unsigned column
+//! function    unsigned column
+//! shape       unsigned column
+//! distinct    varint            number of distinct pointers, in order of first use
+//! alloc       signed column     difference from the pointer before
+//! offset      signed column     difference from the pointer before
+//! bytes       unsigned column
+//! lists       varint            number of distinct pointer lists, in order of first use
+//! length      unsigned column   pointers in each list
+//! reference   unsigned column   per pointer of each list: pointers seen so far less its number
+//!                               (0: the next new one)
+//! template    unsigned column   per op
+//! list        signed column     per op, difference from the op before
+//! issued      signed column     per op, nanoseconds since the op before
+//! ```
+
+use std::collections::HashMap;
+
+use super::super::block::Flaw;
+use super::super::coding::{Sink, Source};
+use super::super::column::{get_delta, get_unsigned, put_delta, put_unsigned};
+use super::super::model::{Op, OpKind, Pointer};
+use super::narrow;
+use crate::ids::{AllocId, FunctionId, Nanos, StreamId};
+
+/// Most pointers in the lists of one block.
+pub(in super::super) const MAX_REFERENCES: u64 = 1 << 22;
+
+/// A distinct pointer list of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct List {
+    /// Index of its first pointer in the block's `pointers`.
+    pub(in super::super) first: usize,
+    /// Number of pointers.
+    pub(in super::super) count: u32,
+}
+
+/// What [`get`] returns.
+pub(super) struct Decoded {
+    /// Ops; `first_pointer` is a number in `lists`.
+    pub(super) ops: Vec<Op>,
+    /// Pointers of all lists.
+    pub(super) pointers: Vec<Pointer>,
+    /// Distinct lists.
+    pub(super) lists: Vec<List>,
+}
+
+type Template = (OpKind, StreamId, FunctionId, u32);
+
+/// Distinct values in order of first appearance.
+struct Interned<T> {
+    numbers: HashMap<T, u64>,
+    values: Vec<T>,
+}
+
+impl<T: Copy + Eq + std::hash::Hash> Interned<T> {
+    fn new() -> Self {
+        Self {
+            numbers: HashMap::new(),
+            values: Vec::new(),
+        }
+    }
+
+    fn number(&mut self, value: T) -> u64 {
+        *self.numbers.entry(value).or_insert_with(|| {
+            self.values.push(value);
+            self.values.len() as u64 - 1
+        })
+    }
+}
+
+fn pointers_of<'a>(op: &Op, pointers: &'a [Pointer]) -> &'a [Pointer] {
+    let first = usize::try_from(op.first_pointer).unwrap_or(usize::MAX);
+    let list = pointers
+        .get(first..)
+        .and_then(|rest| rest.get(..op.pointers as usize));
+    list.unwrap_or_default()
+}
+
+/// Appends the section. `first_pointer` of each op counts within `pointers`.
+pub(super) fn put(sink: &mut Sink, ops: &[Op], pointers: &[Pointer]) {
+    if ops.is_empty() {
+        return;
+    }
+    let mut templates = Interned::<Template>::new();
+    let mut lists = Interned::<&[Pointer]>::new();
+    let (template, list): (Vec<u64>, Vec<u64>) = ops
+        .iter()
+        .map(|op| {
+            let template = templates.number((op.kind, op.stream, op.function, op.shape));
+            (template, lists.number(pointers_of(op, pointers)))
+        })
+        .unzip();
+    put_templates(sink, &templates.values);
+    put_lists(sink, &lists.values);
+    put_unsigned(sink, &template);
+    put_delta(sink, list.into_iter());
+    put_delta(sink, ops.iter().map(|op| op.issued_ns.0));
+}
+
+fn put_templates(sink: &mut Sink, templates: &[Template]) {
+    sink.put(templates.len() as u64);
+    let column = |value: &dyn Fn(&Template) -> u64| templates.iter().map(value).collect::<Vec<_>>();
+    put_unsigned(sink, &column(&|template| kind_code(template.0)));
+    put_unsigned(sink, &column(&|template| u64::from(template.1.0)));
+    put_unsigned(sink, &column(&|template| u64::from(template.2.0)));
+    put_unsigned(sink, &column(&|template| u64::from(template.3)));
+}
+
+fn put_lists(sink: &mut Sink, lists: &[&[Pointer]]) {
+    let mut distinct = Interned::<Pointer>::new();
+    let references: Vec<u64> = lists
+        .iter()
+        .flat_map(|list| list.iter())
+        .map(|pointer| {
+            let next = distinct.values.len() as u64;
+            next - distinct.number(*pointer)
+        })
+        .collect();
+    sink.put(distinct.values.len() as u64);
+    put_delta(
+        sink,
+        distinct
+            .values
+            .iter()
+            .map(|pointer| u64::from(pointer.alloc.0)),
+    );
+    put_delta(sink, distinct.values.iter().map(|pointer| pointer.offset));
+    let bytes: Vec<u64> = distinct
+        .values
+        .iter()
+        .map(|pointer| pointer.bytes)
+        .collect();
+    put_unsigned(sink, &bytes);
+    sink.put(lists.len() as u64);
+    let lengths: Vec<u64> = lists.iter().map(|list| list.len() as u64).collect();
+    put_unsigned(sink, &lengths);
+    put_unsigned(sink, &references);
+}
+
+/// Reads the section.
+pub(super) fn get(source: &mut Source<'_>, count: usize) -> Result<Decoded, Flaw> {
+    source.enter("ops");
+    if count == 0 {
+        return Ok(Decoded {
+            ops: Vec::new(),
+            pointers: Vec::new(),
+            lists: Vec::new(),
+        });
+    }
+    let templates = get_templates(source, count)?;
+    source.enter("pointers");
+    let (pointers, lists) = get_lists(source, count)?;
+    source.enter("ops");
+    let template = get_unsigned(source, count)?;
+    let list = get_delta(source, count)?;
+    let issued = get_delta(source, count)?;
+    let mut ops = Vec::with_capacity(count);
+    for ((template, list), issued_ns) in template.into_iter().zip(list).zip(issued) {
+        let known = usize::try_from(template)
+            .ok()
+            .and_then(|number| templates.get(number));
+        let Some((kind, stream, function, shape)) = known.copied() else {
+            return Err(source.flaw(format!("template {template} of {}", templates.len())));
+        };
+        let Some(known) = usize::try_from(list)
+            .ok()
+            .and_then(|number| lists.get(number))
+        else {
+            return Err(source.flaw(format!("pointer list {list} of {}", lists.len())));
+        };
+        ops.push(Op {
+            kind,
+            stream,
+            function,
+            shape,
+            issued_ns: Nanos(issued_ns),
+            start_ns: Nanos(0),
+            end_ns: Nanos(0),
+            first_pointer: list,
+            pointers: known.count,
+        });
+    }
+    Ok(Decoded {
+        ops,
+        pointers,
+        lists,
+    })
+}
+
+fn get_templates(source: &mut Source<'_>, ops: usize) -> Result<Vec<Template>, Flaw> {
+    let count = source.get_below(ops as u64 + 1, "number of templates")?;
+    let kinds = get_unsigned(source, count)?;
+    let streams = get_unsigned(source, count)?;
+    let functions = get_unsigned(source, count)?;
+    let shapes = get_unsigned(source, count)?;
+    let columns = kinds
+        .into_iter()
+        .zip(streams)
+        .zip(functions.into_iter().zip(shapes));
+    columns
+        .map(|((kind, stream), (function, shape))| {
+            let kind =
+                kind_from(kind).ok_or_else(|| source.flaw(format!("unknown op kind {kind}")))?;
+            let stream = StreamId(narrow(source, stream, "stream")?);
+            let function = FunctionId(narrow(source, function, "function")?);
+            Ok((kind, stream, function, narrow(source, shape, "shape")?))
+        })
+        .collect()
+}
+
+fn get_lists(source: &mut Source<'_>, ops: usize) -> Result<(Vec<Pointer>, Vec<List>), Flaw> {
+    let distinct_count = source.get_below(MAX_REFERENCES + 1, "number of pointers")?;
+    let allocs = get_delta(source, distinct_count)?;
+    let offsets = get_delta(source, distinct_count)?;
+    let extents = get_unsigned(source, distinct_count)?;
+    let mut distinct = Vec::with_capacity(distinct_count);
+    for ((alloc, offset), bytes) in allocs.into_iter().zip(offsets).zip(extents) {
+        let alloc = AllocId(narrow(source, alloc, "allocation")?);
+        distinct.push(Pointer {
+            alloc,
+            offset,
+            bytes,
+        });
+    }
+    let list_count = source.get_below(ops as u64 + 1, "number of pointer lists")?;
+    let mut first = 0_u64;
+    let mut lists = Vec::with_capacity(list_count);
+    for length in get_unsigned(source, list_count)? {
+        let count = narrow(source, length, "length of a pointer list")?;
+        lists.push(List {
+            first: usize::try_from(first).unwrap_or(usize::MAX),
+            count,
+        });
+        first += length;
+        if first > MAX_REFERENCES {
+            return Err(source.flaw(format!("over {MAX_REFERENCES} pointers in lists")));
+        }
+    }
+    let references = get_unsigned(source, usize::try_from(first).unwrap_or(usize::MAX))?;
+    let mut seen = 0_u64;
+    let mut pointers = Vec::with_capacity(references.len());
+    for reference in references {
+        let number = seen.checked_sub(reference);
+        let pointer = number.and_then(|number| distinct.get(usize::try_from(number).ok()?));
+        let Some(pointer) = pointer else {
+            return Err(source.flaw(format!("reference {reference} at pointer {seen}")));
+        };
+        pointers.push(*pointer);
+        seen += u64::from(reference == 0);
+    }
+    Ok((pointers, lists))
+}
+
+fn kind_code(kind: OpKind) -> u64 {
+    match kind {
+        OpKind::Kernel => 0,
+        OpKind::Graph => 1,
+        OpKind::Memset => 2,
+        OpKind::Memcpy => 3,
+    }
+}
+
+fn kind_from(code: u64) -> Option<OpKind> {
+    match code {
+        0 => Some(OpKind::Kernel),
+        1 => Some(OpKind::Graph),
+        2 => Some(OpKind::Memset),
+        3 => Some(OpKind::Memcpy),
+        _ => None,
+    }
+}

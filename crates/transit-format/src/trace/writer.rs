@@ -1,0 +1,210 @@
+//! Writes a trace to any sink, one whole frame per `write_all`, so that whatever kills the process
+//! leaves all earlier blocks readable.
+
+use std::io::Write;
+
+use super::block::{Before, BlockHeader, Framer, Kind};
+use super::model::{Event, Header, Op, Pointer};
+use super::section::end::{self, EndFacts};
+use super::section::times::OpTime;
+use super::section::{Events, head};
+use crate::error::Error;
+use crate::ids::Nanos;
+
+/// Events per block.
+const BLOCK_EVENTS: u64 = 1 << 15;
+/// Pointers per block.
+const BLOCK_POINTERS: usize = 1 << 20;
+/// Bytes of names and callers per block.
+const BLOCK_TEXT_BYTES: usize = 4 << 20;
+/// Longest text stored, in bytes; longer ones are cut.
+pub const MAX_TEXT_BYTES: usize = 64 << 10;
+/// Longest caller stored, in bytes; longer ones are cut.
+pub const MAX_CALLER_BYTES: usize = 255;
+
+/// Writes a trace. Dropping it without [`Writer::finish`] leaves a file that reads as cut.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    sink: W,
+    framer: Framer,
+    block: Events,
+    block_events: u64,
+    block_text_bytes: usize,
+    sequence: u32,
+    before: Before,
+    facts: EndFacts,
+    bytes_written: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a trace and writes its header block.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the sink fails, [`Error::Invalid`] if the header is over 64 MiB.
+    pub fn new(sink: W, header: &Header) -> Result<Self, Error> {
+        let mut writer = Self {
+            sink,
+            framer: Framer::new()?,
+            block: Events::default(),
+            block_events: 0,
+            block_text_bytes: 0,
+            sequence: 0,
+            before: Before::default(),
+            facts: EndFacts::default(),
+            bytes_written: 0,
+        };
+        let body = head::encode(header);
+        writer.write_block(Kind::Header, body)?;
+        Ok(writer)
+    }
+
+    /// Adds one event; closes the block when it is full.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a block was full and the sink failed; [`Error::Invalid`] if one op has
+    /// more than 2^20 pointers (it is not added). The writer can be used after either.
+    pub fn push(&mut self, event: Event) -> Result<(), Error> {
+        match event {
+            Event::Function(mut function) => {
+                cut_text(&mut function.name, MAX_TEXT_BYTES);
+                self.block_text_bytes += function.name.len();
+                self.block.functions.push(function);
+            }
+            Event::Stream(stream) => self.block.streams.push(stream),
+            Event::Alloc(mut alloc) => {
+                cut_text(&mut alloc.caller, MAX_CALLER_BYTES);
+                self.block_text_bytes += alloc.caller.len();
+                self.block.allocs.push(alloc);
+            }
+            Event::Free(free) => self.block.frees.push(free),
+            Event::Op(op, pointers) => self.push_op(op, &pointers)?,
+            Event::OpTime {
+                op,
+                start_ns,
+                end_ns,
+            } => {
+                let time = OpTime {
+                    op: op.0,
+                    start_ns: start_ns.0,
+                    end_ns: end_ns.0,
+                };
+                self.block.op_times.push(time);
+            }
+            Event::Migration(migration) => self.block.migrations.push(migration),
+            Event::Fault(fault) => self.block.faults.push(fault),
+            Event::Mark(mark) => self.block.marks.push(mark),
+            Event::Totals(totals) => self.block.totals = Some(totals),
+        }
+        self.block_events += 1;
+        self.facts.events += 1;
+        if self.block_events >= BLOCK_EVENTS
+            || self.block.pointers.len() >= BLOCK_POINTERS
+            || self.block_text_bytes >= BLOCK_TEXT_BYTES
+        {
+            return self.flush_block();
+        }
+        Ok(())
+    }
+
+    fn push_op(&mut self, op: Op, pointers: &[Pointer]) -> Result<(), Error> {
+        let count = u32::try_from(pointers.len()).unwrap_or(u32::MAX);
+        if pointers.len() > BLOCK_POINTERS {
+            let what = format!("an op with {count} pointers, at most {BLOCK_POINTERS}");
+            return Err(Error::Invalid {
+                section: "ops",
+                what,
+            });
+        }
+        // Times known already are stored like those that come later: one way to read them.
+        if op.start_ns != Nanos(0) || op.end_ns != Nanos(0) {
+            let number = self.before.ops + self.block.ops.len() as u64;
+            let time = OpTime {
+                op: number,
+                start_ns: op.start_ns.0,
+                end_ns: op.end_ns.0,
+            };
+            self.block.op_times.push(time);
+        }
+        let first_pointer = self.block.pointers.len() as u64;
+        self.block.ops.push(Op {
+            first_pointer,
+            pointers: count,
+            ..op
+        });
+        self.block.pointers.extend_from_slice(pointers);
+        self.facts.ops += 1;
+        Ok(())
+    }
+
+    /// Closes the current block and hands it to the sink; nothing happens if it is empty. Call it
+    /// at least every second, so that a killed job loses no more than that.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the sink fails. The block is lost then, and reads as lost.
+    pub fn flush_block(&mut self) -> Result<(), Error> {
+        if self.block_events == 0 {
+            return Ok(());
+        }
+        let body = self.block.encode();
+        let written = self.write_block(Kind::Events, body);
+        let counts = self.block.counts();
+        self.before.functions = self.before.functions.saturating_add(counts.functions);
+        self.before.streams = self.before.streams.saturating_add(counts.streams);
+        self.before.allocs = self.before.allocs.saturating_add(counts.allocs);
+        self.before.ops += u64::from(counts.ops);
+        self.block.clear();
+        self.block_events = 0;
+        self.block_text_bytes = 0;
+        written?;
+        self.sink
+            .flush()
+            .map_err(|error| Error::io("<sink>", error))
+    }
+
+    /// Writes what is left and the end block, and gives the sink back.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the sink fails.
+    pub fn finish(mut self) -> Result<W, Error> {
+        self.flush_block()?;
+        let body = end::encode(self.facts);
+        self.write_block(Kind::End, body)?;
+        self.sink
+            .flush()
+            .map_err(|error| Error::io("<sink>", error))?;
+        Ok(self.sink)
+    }
+
+    /// Bytes handed to the sink so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    fn write_block(&mut self, kind: Kind, body: Result<Vec<u8>, String>) -> Result<(), Error> {
+        let body = body.map_err(|what| Error::Invalid {
+            section: "block body",
+            what,
+        })?;
+        let header = BlockHeader {
+            kind,
+            sequence: self.sequence,
+            counts: self.block.counts(),
+            before: self.before,
+        };
+        self.sequence = self.sequence.saturating_add(1);
+        let frame = self.framer.frame(&header, &body)?;
+        self.sink
+            .write_all(&frame)
+            .map_err(|error| Error::io("<sink>", error))?;
+        self.bytes_written += frame.len() as u64;
+        Ok(())
+    }
+}
+
+/// Cuts a text at a character boundary.
+fn cut_text(text: &mut String, most_bytes: usize) {
+    if text.len() > most_bytes {
+        let at = text.floor_char_boundary(most_bytes);
+        text.truncate(at);
+    }
+}
