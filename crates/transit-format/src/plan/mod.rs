@@ -1,6 +1,36 @@
-//! Plan files: fixed little-endian records, memory-mapped and validated once.
+//! Plan files: fixed little-endian records, memory-mapped and validated once. `FORMAT.md` beside
+//! this crate describes them to the byte.
+//!
+//! A planner fills a [`model::Plan`] and [`write`]s it; a replayer opens a [`View`], whose
+//! accessors cost a load or two; tools [`read`] everything back as plain values.
 
+pub mod layout;
 pub mod model;
+pub mod records;
+mod toc;
+mod validate;
+mod view;
+mod write;
+
+use std::path::Path;
+
+use crate::error::Error;
+
+pub use layout::{
+    AllocRecord, NameRecord, OpRecord, PlacementRecord, PointerRecord, RangeRecord, StepRecord,
+    StreamRecord, VERSION,
+};
+pub use view::View;
+pub use write::write;
+
+/// Reads a whole plan as plain values.
+///
+/// # Errors
+/// As [`View::open`].
+pub fn read(path: &Path) -> Result<model::Plan, Error> {
+    let name = path.display().to_string();
+    View::open(path)?.to_plan(&name)
+}
 
 /// 64-bit FNV-1a of a function's mangled name: how a plan recognises a kernel.
 #[must_use]

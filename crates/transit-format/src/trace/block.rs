@@ -23,13 +23,13 @@ use super::super::error::Error;
 /// Version written, and the newest that can be read.
 pub const VERSION: u16 = 1;
 /// First bytes of every block's content.
-pub const MAGIC: [u8; 4] = *b"TRTB";
+pub(super) const MAGIC: [u8; 4] = *b"TRTB";
 /// Bytes of a block header.
-pub const HEADER_BYTES: usize = 80;
+pub(super) const HEADER_BYTES: usize = 80;
 /// Most bytes a block's body may hold.
-pub const MAX_BODY_BYTES: usize = 64 << 20;
+pub(super) const MAX_BODY_BYTES: usize = 64 << 20;
 /// Most entries of one kind a block may hold. A writer closes blocks long before.
-pub const MAX_COUNT: u32 = 1 << 17;
+pub(super) const MAX_COUNT: u32 = 1 << 17;
 /// First bytes of a zstd frame.
 pub(super) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// zstd level: 3 is the best the recorder's one writer thread affords at any event rate.

@@ -1,6 +1,14 @@
 //! Makes traces that look like training: iterations of the same launches with the same pointers,
 //! noisy times, device clock ticks of 32 ns, migrations in bursts.
-#![allow(dead_code)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "each test binary uses its part, and clippy takes only #[test] functions for tests"
+)]
+
+pub mod plans;
 
 use transit_format::ids::{AllocId, FunctionId, Nanos, OpSeq, StreamId};
 use transit_format::trace::Writer;
