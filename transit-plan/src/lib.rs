@@ -2,7 +2,17 @@
 //! code and knows no bytes of its own (files are `transit-format`'s).
 #![forbid(unsafe_code)]
 
+pub mod assign;
 pub mod cmd;
 pub mod error;
+pub mod iterations;
+pub mod num;
+pub mod policy;
+pub mod ranges;
 pub mod ranks;
 pub mod render;
+pub mod residency;
+pub mod space;
+pub mod timeline;
+pub mod touch;
+pub mod unrolled;

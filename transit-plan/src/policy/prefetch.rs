@@ -1,0 +1,149 @@
+//! Prefetch: what migrated for an op is fetched before it, in few large requests.
+//!
+//! Fetching changes what is on the card: whole ranges come in at once, and each fetch of resident
+//! memory moves it to the end of the line. So memory that stayed by chance when recording may be
+//! gone when replaying. Beyond the paper, the plan's own residency is simulated, and whatever an op
+//! touches that the simulation says is absent is fetched too (not with `--paper-literal`).
+
+use transit_format::plan::model::Action;
+
+use crate::num::{narrow, wide};
+use crate::ranges::{Span, coalesce};
+use crate::space::{Touch, mask_bytes};
+use crate::touch;
+
+use super::walk::Walk;
+use super::{Deed, Inputs, Outcome};
+
+pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
+    let mut capped = std::collections::HashSet::new();
+    let mut outcome = Walk::new(inputs).run(|walk, place| {
+        if step(walk, place) {
+            capped.insert(place);
+        }
+    });
+    if !capped.is_empty() {
+        outcome.notes.push(format!(
+            "{} ops need more than the card holds; their prefetch stops short of it, the rest faults",
+            capped.len()
+        ));
+    }
+    outcome
+}
+
+/// One op under Prefetch. Whether its prefetch had to be capped.
+fn step(walk: &mut Walk<'_>, place: usize) -> bool {
+    let inputs = walk.inputs;
+    let touched = inputs.touches.touched(place);
+    let mut spans = inputs.touches.demanded(place).to_vec();
+    if !inputs.paper_literal {
+        add_absent(walk, touched, &mut spans);
+    }
+    coalesce(&mut spans, inputs.gap_bytes);
+    let capped = cap(walk, &mut spans);
+    let mut wanted: Vec<Touch> = spans
+        .iter()
+        .flat_map(|s| inputs.space.touches(*s))
+        .collect();
+    touch::merge(&mut wanted);
+    let mut needed = [wanted.as_slice(), touched].concat();
+    touch::merge(&mut needed);
+    walk.mark(&needed);
+    if inputs.emulate {
+        let frames = walk.new_frames(&needed);
+        walk.make_room(place, frames);
+    } else if !inputs.paper_literal {
+        refresh(walk, place, &wanted);
+    }
+    fetch(walk, place, spans);
+    walk.fault_in(touched);
+    capped
+}
+
+/// Adds what the op touches and the card does not hold.
+fn add_absent(walk: &Walk<'_>, touched: &[Touch], spans: &mut Vec<Span>) {
+    for touch in touched {
+        let mask = touch.mask & !walk.card.mask(touch.chunk);
+        spans.extend(walk.inputs.space.spans(Touch {
+            chunk: touch.chunk,
+            mask,
+        }));
+    }
+}
+
+/// Keeps one op's request below the card: beyond it, the request's tail would evict its head.
+fn cap(walk: &Walk<'_>, spans: &mut Vec<Span>) -> bool {
+    let capacity = walk.card.capacity();
+    let limit = capacity - (capacity / 16).max(1).min(capacity);
+    let space = walk.inputs.space;
+    let mut chunks = 0;
+    for (place, span) in spans.iter().enumerate() {
+        chunks += narrow(space.touches(*span).count());
+        if chunks <= limit {
+            continue;
+        }
+        let over = u64::from(chunks - limit) * crate::space::CHUNK_BYTES;
+        let end = span.end.saturating_sub(over).max(span.start);
+        let kept = Span { end, ..*span };
+        spans.truncate(place);
+        spans.extend((kept.bytes() > 0).then_some(kept));
+        return true;
+    }
+    false
+}
+
+/// What the op needs and the fetch would evict, because it is first in line, is moved to the end
+/// of the line first by fetching it again (some microseconds for each 2 MiB).
+fn refresh(walk: &mut Walk<'_>, place: usize, wanted: &[Touch]) {
+    let incoming = walk.new_frames(wanted);
+    let mut victims = incoming.saturating_sub(walk.card.free());
+    let mut at_risk = Vec::new();
+    for chunk in walk.card.line() {
+        if victims == 0 {
+            break;
+        }
+        if walk.is_marked(chunk) {
+            at_risk.push(chunk);
+        } else {
+            victims -= 1;
+        }
+    }
+    // Nothing else to evict: the op needs the whole card.
+    if victims > 0 || at_risk.is_empty() {
+        return;
+    }
+    let mut spans: Vec<Span> = Vec::new();
+    for chunk in at_risk {
+        let touch = Touch {
+            chunk,
+            mask: walk.card.mask(chunk),
+        };
+        spans.extend(walk.inputs.space.spans(touch));
+    }
+    coalesce(&mut spans, walk.inputs.gap_bytes);
+    fetch(walk, place, spans);
+}
+
+/// Fetches spans in order, the driver evicting where there is no room.
+fn fetch(walk: &mut Walk<'_>, place: usize, spans: Vec<Span>) {
+    if spans.is_empty() {
+        return;
+    }
+    for span in &spans {
+        for touch in walk.inputs.space.touches(*span) {
+            let absent = touch.mask & !walk.card.mask(touch.chunk);
+            if !walk.card.holds(touch.chunk) && walk.card.free() == 0 && !walk.inputs.emulate {
+                walk.driver_evicts();
+            }
+            walk.counts.prefetch_bytes += mask_bytes(absent);
+            walk.counts.refreshed_bytes += mask_bytes(touch.mask & !absent);
+            walk.card.bring(touch.chunk, touch.mask);
+        }
+    }
+    walk.counts.prefetch_calls += wide(spans.len());
+    walk.deeds.push(Deed {
+        place,
+        action: Action::PrefetchToDevice,
+        spans,
+    });
+}

@@ -1,0 +1,198 @@
+//! The simulation all policies share: op by op, room is made, memory comes in, the card's state is
+//! compared with that of the iteration before.
+
+use std::collections::HashSet;
+
+use transit_format::plan::model::Action;
+
+use crate::num::index;
+use crate::ranges::Span;
+use crate::residency::Card;
+use crate::space::{Touch, mask_bytes};
+
+use super::{Counts, Deed, Inputs, Outcome, ROUNDS};
+
+/// A simulated run of steady iterations.
+pub(super) struct Walk<'a> {
+    pub(super) inputs: &'a Inputs<'a>,
+    pub(super) card: Card,
+    pub(super) counts: Counts,
+    pub(super) deeds: Vec<Deed>,
+    /// Ops that need more than the card by themselves.
+    pub(super) too_large: HashSet<usize>,
+    /// Chunks of the current op, marked by its number.
+    marks: Vec<u32>,
+    mark: u32,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(inputs: &'a Inputs<'a>) -> Self {
+        let chunks = inputs.space.chunks();
+        Self {
+            inputs,
+            card: Card::new(chunks, inputs.capacity_chunks),
+            counts: Counts::default(),
+            deeds: Vec::new(),
+            too_large: HashSet::new(),
+            marks: vec![0; index(chunks)],
+            mark: 0,
+        }
+    }
+
+    /// Runs iterations until the card's state at their start repeats. `op` does what happens for
+    /// the op at a place, after memory freed before it has left the card.
+    pub(super) fn run(mut self, mut op: impl FnMut(&mut Self, usize)) -> Outcome {
+        let mut converged = false;
+        let mut start = Vec::new();
+        for _ in 0..ROUNDS {
+            let before = self.card.state_hash();
+            start = self.card.contents().collect();
+            self.iteration(&mut op);
+            if self.card.state_hash() == before {
+                converged = true;
+                break;
+            }
+        }
+        self.finish(start, converged)
+    }
+
+    /// One iteration with fresh counts and deeds.
+    pub(super) fn iteration(&mut self, op: &mut impl FnMut(&mut Self, usize)) {
+        self.counts = Counts::default();
+        self.deeds.clear();
+        self.card.reset_peak();
+        let mut freed = self.inputs.freed.iter().peekable();
+        for place in 0..self.inputs.unrolled.ops.len() {
+            while let Some((_, chunk)) = freed.next_if(|(at, _)| *at <= place) {
+                self.card.evict(*chunk);
+            }
+            op(self, place);
+        }
+        for (_, chunk) in freed {
+            self.card.evict(*chunk);
+        }
+        self.counts.peak_chunks = self.card.peak();
+    }
+
+    fn finish(mut self, start: Vec<u32>, converged: bool) -> Outcome {
+        let mut notes = Vec::new();
+        if !converged {
+            notes.push(format!(
+                "the card's state did not repeat within {ROUNDS} iterations"
+            ));
+        }
+        if !self.too_large.is_empty() {
+            notes.push(format!(
+                "{} ops touch more than the card holds by themselves: they fault, and what they \
+                 hold exceeds the card while they run",
+                self.too_large.len()
+            ));
+        }
+        let mut start_resident = Vec::new();
+        if self.inputs.emulate {
+            self.close_cycle(&start);
+            start_resident = start;
+        }
+        Outcome {
+            deeds: self.deeds,
+            start_resident,
+            counts: self.counts,
+            midpoint: None,
+            converged,
+            notes,
+        }
+    }
+
+    /// If the state at the end is not that of the start, the next iteration starts by evicting
+    /// what the steps do not know of: from there on the card never holds more than simulated.
+    fn close_cycle(&mut self, start: &[u32]) {
+        let known: HashSet<u32> = start.iter().copied().collect();
+        let extra: Vec<Span> = self
+            .card
+            .contents()
+            .filter(|chunk| !known.contains(chunk))
+            .map(|chunk| self.inputs.space.chunk_span(chunk))
+            .collect();
+        if !extra.is_empty() {
+            self.deeds.insert(
+                0,
+                Deed {
+                    place: 0,
+                    action: Action::EvictToHost,
+                    spans: extra,
+                },
+            );
+        }
+    }
+
+    /// Marks chunks as those of the current op.
+    pub(super) fn mark(&mut self, touches: &[Touch]) {
+        self.mark += 1;
+        for touch in touches {
+            if let Some(mark) = self.marks.get_mut(index(touch.chunk)) {
+                *mark = self.mark;
+            }
+        }
+    }
+
+    /// Whether a chunk is one of the current op's.
+    pub(super) fn is_marked(&self, chunk: u32) -> bool {
+        self.marks.get(index(chunk)) == Some(&self.mark)
+    }
+
+    /// Frames that touches need beyond those their chunks hold.
+    pub(super) fn new_frames(&self, touches: &[Touch]) -> u32 {
+        let missing = touches
+            .iter()
+            .filter(|touch| !self.card.holds(touch.chunk))
+            .count();
+        crate::num::narrow(missing)
+    }
+
+    /// Evicts the first in line until so many frames are free, sparing the current op's chunks.
+    /// With `emulate` the evictions become a step.
+    pub(super) fn make_room(&mut self, place: usize, frames: u32) {
+        let mut evicted = Vec::new();
+        while self.card.free() < frames {
+            let Self {
+                card, marks, mark, ..
+            } = self;
+            let spared = |chunk: u32| marks.get(index(chunk)) == Some(mark);
+            let Some(chunk) = card.first_in_line(spared) else {
+                self.too_large.insert(place);
+                break;
+            };
+            self.counts.evicted_bytes += mask_bytes(self.card.evict(chunk));
+            evicted.push(self.inputs.space.chunk_span(chunk));
+        }
+        if self.inputs.emulate && !evicted.is_empty() {
+            self.deeds.push(Deed {
+                place,
+                action: Action::EvictToHost,
+                spans: evicted,
+            });
+        }
+    }
+
+    /// What an op's accesses bring in by themselves: whatever of its touches is absent.
+    pub(super) fn fault_in(&mut self, touches: &[Touch]) {
+        for touch in touches {
+            let absent = touch.mask & !self.card.mask(touch.chunk);
+            if absent == 0 {
+                continue;
+            }
+            if !self.card.holds(touch.chunk) && self.card.free() == 0 && !self.inputs.emulate {
+                self.driver_evicts();
+            }
+            self.counts.demand_bytes += mask_bytes(absent);
+            self.card.bring(touch.chunk, absent);
+        }
+    }
+
+    /// The driver makes room for one chunk: the first in line goes, whoever needs it.
+    pub(super) fn driver_evicts(&mut self) {
+        if let Some(chunk) = self.card.first_in_line(|_| false) {
+            self.counts.evicted_bytes += mask_bytes(self.card.evict(chunk));
+        }
+    }
+}
