@@ -2,7 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod deps;
+mod exports;
+mod fail_open;
+mod hazards;
+mod launchers;
+mod policies;
+mod tidy;
 mod trainer;
+mod util;
 
 /// Programs and shims must be built, and not older than their sources.
 #[test]
