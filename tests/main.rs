@@ -1,6 +1,12 @@
 //! Integration tests, one binary: what a user relies on, checked on the software GPU.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod deps;
 mod exports;
