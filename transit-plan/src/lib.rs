@@ -13,6 +13,7 @@ pub mod ranks;
 pub mod render;
 pub mod residency;
 pub mod space;
+pub mod synthetic;
 pub mod timeline;
 pub mod touch;
 pub mod unrolled;

@@ -3,6 +3,10 @@
 
 pub mod build;
 pub mod cut;
+pub mod files;
 pub mod inspect;
 pub mod plot;
+pub mod plot_heatmap;
+pub mod plot_sizes;
 pub mod report;
+pub mod windows;

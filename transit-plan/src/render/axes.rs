@@ -155,9 +155,11 @@ pub fn below(scene: &mut Scene, plot: Area, scale: &Scale, ticks: &[Tick], title
 /// Which side of a plot a vertical axis stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Left of it, with grid lines across the plot.
+    /// Left of it.
     Left,
-    /// Right of it, without grid lines.
+    /// Left of it, with grid lines across the plot.
+    LeftWithGrid,
+    /// Right of it.
     Right,
 }
 
@@ -171,7 +173,7 @@ pub fn beside(
     side: Side,
 ) {
     let (edge, out, align) = match side {
-        Side::Left => (plot.left, -1, Align::Right),
+        Side::Left | Side::LeftWithGrid => (plot.left, -1, Align::Right),
         Side::Right => (plot.right, 1, Align::Left),
     };
     let mut widest = 0;
@@ -181,7 +183,7 @@ pub fn beside(
         if y < plot.top || y > plot.bottom {
             continue;
         }
-        if side == Side::Left && y != plot.bottom {
+        if side == Side::LeftWithGrid && y != plot.bottom {
             scene.line((plot.left, y), (plot.right, y), GRID, 1);
         }
         scene.line((edge, y), (edge + 5 * out, y), INK, 1);
@@ -198,6 +200,7 @@ pub fn beside(
         }
     }
     let x = edge + out * (9 + widest + 12 + TITLE_SIZE / 2);
+    let title = font::fit(title, TITLE_SIZE, plot.height());
     scene.upright(
         (x, i32::midpoint(plot.top, plot.bottom)),
         title,

@@ -81,12 +81,7 @@ fn play<B: DrawingBackend>(
     for item in &scene.items {
         let drawn = match item {
             Item::Fill(fill, colour) => {
-                // The bitmap backend includes the last row and column, the SVG one does not.
-                let edge = i32::from(bitmap);
-                let corners = [
-                    (fill.left, fill.top),
-                    (fill.right - edge, fill.bottom - edge),
-                ];
+                let corners = [(fill.left, fill.top), (fill.right, fill.bottom)];
                 area.draw(&Rectangle::new(corners, rgb(*colour).filled()))
             }
             Item::Line {

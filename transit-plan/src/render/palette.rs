@@ -15,6 +15,13 @@ impl Colour {
         };
         Self(mix(self.0), mix(self.1), mix(self.2))
     }
+
+    /// This colour made darker: `strength` 1 is the colour itself, 0 is black.
+    #[must_use]
+    pub fn shade(self, strength: f64) -> Self {
+        let mix = |channel: u8| (f64::from(channel) * strength.clamp(0.0, 1.0)).round() as u8;
+        Self(mix(self.0), mix(self.1), mix(self.2))
+    }
 }
 
 /// Host to device.

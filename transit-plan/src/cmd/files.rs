@@ -1,0 +1,150 @@
+//! What verbs share: opening a trace by the name people know it by, ranges on the command line,
+//! and the line that says what was recorded.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use transit_format::trace::Trace;
+use transit_format::trace::model::Header;
+
+use crate::error::Next;
+use crate::ranks;
+use crate::render::units;
+
+/// Opens the trace of the first rank of a name.
+///
+/// # Errors
+/// If there is none or it cannot be read.
+pub fn first_trace(given: &Path) -> anyhow::Result<(PathBuf, Trace)> {
+    let found = ranks::find(given)?;
+    let others = found.len().saturating_sub(1) as u64;
+    let path = found
+        .into_iter()
+        .next()
+        .map(|file| file.path)
+        .context("no such trace")?;
+    if others > 0 {
+        let others = units::counted(others, "other rank", "other ranks");
+        eprintln!("transit-plan: taking {}; {others} left out", path.display());
+    }
+    let trace = open(&path)?;
+    Ok((path, trace))
+}
+
+/// Opens a trace, with what to do if it is damaged.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn open(path: &Path) -> anyhow::Result<Trace> {
+    match Trace::open(path) {
+        Ok(trace) => Ok(trace),
+        Err(error) if error.is_damage() => {
+            let name = path.display();
+            Err(error).next(format!(
+                "transit-plan inspect {name} tells what is lost; transit-plan cut {name} \
+                 --salvage -o good.trace.zst keeps the rest"
+            ))
+        }
+        Err(error) => Err(error).next("give a trace that transit-record wrote"),
+    }
+}
+
+/// Parses `A..B`.
+///
+/// # Errors
+/// If the text is no such range, or the range is empty.
+pub fn parse_range(text: &str) -> Result<(usize, usize), String> {
+    let parts = text.split_once("..").and_then(|(from, to)| {
+        let from = if from.is_empty() {
+            0
+        } else {
+            from.parse().ok()?
+        };
+        let to = if to.is_empty() {
+            usize::MAX
+        } else {
+            to.parse().ok()?
+        };
+        Some((from, to))
+    });
+    match parts {
+        Some((from, to)) if from < to => Ok((from, to)),
+        Some(_) => Err("the range is empty: A..B holds A up to but without B".to_owned()),
+        None => Err("write A..B, for instance 1..3".to_owned()),
+    }
+}
+
+/// Checks a range against what there is.
+///
+/// # Errors
+/// If it begins past the end.
+pub fn check_range(from: usize, _to: usize, there: usize, what: &str) -> anyhow::Result<()> {
+    if from < there {
+        return Ok(());
+    }
+    Err(anyhow!(
+        "the trace has {there} {what}, numbered from 0; {from} is past the last"
+    ))
+    .next("transit-plan inspect lists them")
+}
+
+/// What a column or a legend calls a trace: its file's name without suffixes, and the policy it
+/// replayed where the name does not say it.
+#[must_use]
+pub fn label(path: &Path, header: &Header) -> String {
+    let file = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let stem = file.strip_suffix(".zst").unwrap_or(&file);
+    let stem = stem.strip_suffix(".trace").unwrap_or(stem);
+    match &header.replayed_policy {
+        Some(policy) if !stem.contains(policy.as_str()) => format!("{stem} ({policy})"),
+        _ => stem.to_owned(),
+    }
+}
+
+/// `NVIDIA H200, emulated card of 32 GiB, 2026-11-29, rank 0`: what a figure shows.
+#[must_use]
+pub fn what_was_recorded(header: &Header) -> String {
+    let mut parts = vec![header.device_name.clone()];
+    match header.emulated_card_bytes {
+        Some(0) => parts.push("touch maps".to_owned()),
+        Some(card) => parts.push(format!("emulated card of {}", units::bytes(card))),
+        None => parts.push(units::bytes(header.device_total_bytes)),
+    }
+    if let Some(policy) = &header.replayed_policy {
+        parts.push(format!("replaying {policy}"));
+    }
+    parts.extend(
+        units::date(header.start_unix_s)
+            .split(' ')
+            .next()
+            .map(str::to_owned),
+    );
+    parts.extend(header.rank.map(|rank| format!("rank {rank}")));
+    parts.retain(|part| !part.is_empty());
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_half_open_and_ends_may_be_left_out() {
+        assert_eq!(parse_range("1..3"), Ok((1, 3)));
+        assert_eq!(parse_range("2.."), Ok((2, usize::MAX)));
+        assert_eq!(parse_range("..2"), Ok((0, 2)));
+        assert!(parse_range("3..3").is_err());
+        assert!(parse_range("3").unwrap_err().contains("1..3"));
+    }
+
+    #[test]
+    fn figures_say_what_was_recorded() {
+        let header = crate::synthetic::Synthetic::default().trace().header;
+        let line = what_was_recorded(&header);
+        assert_eq!(line, "Synthetic H200, emulated card of 256 MiB, 2026-11-29");
+    }
+}
