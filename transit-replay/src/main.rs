@@ -1,2 +1,174 @@
-//! To come.
-fn main() {}
+//! `transit-replay`: runs a job with a plan. What the shim needs is passed by environment; the
+//! job's own status or signal is returned.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use transit_launch::template::{self, Place};
+use transit_launch::{Failure, Job, Outcome, find_shim};
+
+mod plan_file;
+
+const SHIM: &str = "libtransit_replay.so";
+
+const EXAMPLES: &str = "\
+Examples:
+  transit-replay --plan job.plan -- python train.py
+  transit-replay --plan job.plan -- torchrun --nproc-per-node 8 train.py   # job.rankN.plan
+  transit-replay --plan job.plan --trace after.trace.zst -- python train.py
+  transit-plan report before.trace.zst after.trace.zst
+
+Runs a job under a plan made by `transit-plan build`. The job is not changed and its results stay
+the same: a plan can cost speed, never a result. Without a usable plan the job still runs.
+";
+
+const AFTER: &str = "\
+Exit status: the job's own; a job killed by a signal ends this program by the same signal.
+  125  own failure   126  command cannot be executed   127  command not found
+
+Environment: TRANSIT_SHIM_DIR names the directory of libtransit_replay.so; TRANSIT_DISABLE=1 runs
+the job as if this program were not there; TRANSIT_NO_OVERSUBSCRIBE=1 overrides every option.";
+
+/// Command line.
+#[derive(Debug, Parser)]
+#[command(name = "transit-replay", version, before_help = EXAMPLES, after_help = AFTER)]
+#[command(about = None, long_about = None)]
+struct Arguments {
+    /// Plan to follow; `{rank}`, `{local_rank}` and `{host}` are filled in, and rank N of several
+    /// takes `job.rankN.plan` where `job.plan` is given
+    #[arg(long, value_name = "FILE")]
+    plan: String,
+    /// Record the replayed run, for `transit-plan report BEFORE AFTER`
+    #[arg(long, value_name = "FILE")]
+    trace: Option<String>,
+    /// Write what was bound, matched and issued as JSON when the job ends
+    #[arg(long, value_name = "FILE")]
+    stats: Option<String>,
+    /// Never use more managed memory than the card has free
+    #[arg(long)]
+    no_oversubscribe: bool,
+    /// Smallest allocation turned into managed memory, in bytes [default: 2 MiB]
+    #[arg(long, value_name = "BYTES")]
+    min_bytes: Option<u64>,
+    /// Leave allocations of this library alone (may be given more than once)
+    #[arg(long, value_name = "LIBRARY")]
+    exclude: Vec<String>,
+    /// End with 125 instead of running the job when the plan is missing or damaged
+    #[arg(long)]
+    strict: bool,
+    /// Say nothing but errors
+    #[arg(long)]
+    quiet: bool,
+    /// The job and its arguments, passed on untouched
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 125 } else { 0 });
+        }
+    };
+    match run(&arguments) {
+        Ok(outcome) => outcome.leave(),
+        Err(failure) => {
+            eprintln!("transit-replay: {failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    if let Err(problem) = plan_file::check(&arguments.plan, &Place::of_this_process()) {
+        if arguments.strict {
+            return Err(Failure::own(problem));
+        }
+        eprintln!("transit-replay: {problem}; the job runs without directions");
+    }
+    let mut job = Job::new(&arguments.command)?;
+    job = job.preload(&find_shim(SHIM)?);
+    job = job.setting("TRANSIT_PLAN", absolute(&arguments.plan));
+    if let Some(trace) = &arguments.trace {
+        job = job.setting("TRANSIT_TRACE", absolute(trace));
+    }
+    if let Some(stats) = &arguments.stats {
+        job = job.setting("TRANSIT_STATS_JSON", absolute(stats));
+    }
+    if arguments.no_oversubscribe {
+        job = job.setting("TRANSIT_NO_OVERSUBSCRIBE", "1");
+    }
+    if let Some(bytes) = arguments.min_bytes {
+        job = job.setting("TRANSIT_MIN_BYTES", bytes.to_string());
+    }
+    if !arguments.exclude.is_empty() {
+        job = job.setting("TRANSIT_EXCLUDE", arguments.exclude.join(","));
+    }
+    if arguments.quiet {
+        job = job.setting("TRANSIT_QUIET", "1");
+    }
+    let outcome = job.run()?;
+    if let Some(trace) = arguments.trace.as_deref().filter(|_| !arguments.quiet) {
+        announce(trace, &job);
+    }
+    Ok(outcome)
+}
+
+/// The job may change its directory before the shim opens its files.
+fn absolute(path: &str) -> String {
+    std::path::absolute(Path::new(path))
+        .map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+}
+
+/// Names the traces written and what to do with them.
+fn announce(trace: &str, job: &Job) {
+    let written = template::written(trace, job.since());
+    let Some(first) = written.first() else {
+        eprintln!("transit-replay: no trace written: the job made no device allocation or launch");
+        return;
+    };
+    let names: Vec<String> = written
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    eprintln!("transit-replay: wrote {}", names.join(", "));
+    eprintln!(
+        "next: transit-plan report BEFORE.trace.zst {}",
+        first.display()
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_dashes_is_the_jobs_own() {
+        let line = [
+            "transit-replay",
+            "--plan",
+            "p",
+            "--",
+            "sh",
+            "--plan",
+            "-c",
+            "--help",
+        ];
+        let arguments = Arguments::try_parse_from(line).unwrap();
+        assert_eq!(arguments.plan, "p");
+        assert_eq!(arguments.command, ["sh", "--plan", "-c", "--help"]);
+        assert!(Arguments::try_parse_from(["transit-replay", "--plan", "p"]).is_err());
+        assert!(Arguments::try_parse_from(["transit-replay", "--", "true"]).is_err());
+    }
+
+    #[test]
+    fn help_starts_with_examples() {
+        use clap::CommandFactory;
+        let help = Arguments::command().render_long_help().to_string();
+        assert!(help.trim_start().starts_with("Examples:"), "{help}");
+    }
+}

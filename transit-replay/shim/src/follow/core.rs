@@ -1,0 +1,415 @@
+//! The follower: all lanes, the phase of the main stream, and what it allows.
+
+use std::sync::Arc;
+
+use transit_format::trace::model::Stream;
+use transit_hook::observer::{OpCall, StreamInfo};
+
+use super::anchor;
+use super::bind::Bindings;
+use super::lane::{LANES, Lane, NONE, Seen, State};
+use super::resync;
+use super::script::{Script, StepSpan, StreamRecord};
+use super::side::{self, Taken, Track};
+use super::votes::Votes;
+
+/// Times in a row the place may be lost within an iteration before the follower gives up.
+pub(crate) const FAILURES: u32 = 8;
+
+/// Where the main stream stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No iteration has begun.
+    #[default]
+    Prologue,
+    /// In step.
+    Tracking,
+    /// Out of step, waiting for the boundary.
+    Diverged,
+    /// Given up: no steps any more, confirmed placements stay.
+    Lost,
+}
+
+impl Phase {
+    /// The word used in messages and statistics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Prologue => "prologue",
+            Self::Tracking => "tracking",
+            Self::Diverged => "diverged",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// What to do about one op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// The steps that belong before this op.
+    pub(crate) steps: StepSpan,
+    /// An iteration begins with this op (or was recognised by it).
+    pub(crate) iteration: bool,
+    /// This op is at or just after the midpoint of a steady iteration.
+    pub(crate) midpoint: bool,
+    /// This is the last op of an iteration that has votes to settle; `Some(true)` if it was seen
+    /// from its first op.
+    pub(crate) settle: Option<bool>,
+    /// The main stream is in step.
+    pub(crate) tracking: bool,
+}
+
+/// Counters for the exit line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Ops seen.
+    pub(crate) ops: u64,
+    /// Ops seen since the first iteration was recognised.
+    pub(crate) ops_since_start: u64,
+    /// Of those, matched by name.
+    pub(crate) by_name: u64,
+    /// Matched by role.
+    pub(crate) by_role: u64,
+    /// Iterations recognised.
+    pub(crate) iterations: u64,
+    /// Iterations followed to their last op.
+    pub(crate) completed: u64,
+    /// Times a stream fell out of step.
+    pub(crate) strays: u64,
+    /// Of those on the main stream, not mended by looking ahead: the boundary was waited for.
+    pub(crate) divergences: u64,
+    /// Ops on streams beyond those that can be followed.
+    pub(crate) unfollowed: u64,
+    /// Steps not handed out because the op's pointers were not the plan's.
+    pub(crate) withheld: u64,
+}
+
+/// Follows one process through its plan.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    script: Arc<Script>,
+    bindings: Arc<Bindings>,
+    lanes: Box<[Lane]>,
+    /// The lane that stands for each plan stream, or [`NONE`].
+    lane_of: Box<[u32]>,
+    phase: Phase,
+    failures: u32,
+    /// The present iteration was in step from its first op on.
+    whole: bool,
+    midpoint_due: bool,
+    settle_rounds: u32,
+    /// Votes of the present iteration.
+    pub(crate) votes: Votes,
+    /// For the exit line.
+    pub(crate) counters: Counters,
+}
+
+/// Iterations whose votes may leave something open before the follower stops counting votes.
+const SETTLE_ROUNDS: u32 = 4;
+
+impl Follower {
+    /// A follower of `script`; all its memory is reserved here.
+    pub(crate) fn new(script: Arc<Script>, bindings: Arc<Bindings>) -> Self {
+        let votes = Votes::new(script.allocs.len());
+        let lane_of = vec![NONE; script.streams.len()].into_boxed_slice();
+        Self {
+            script,
+            bindings,
+            lanes: (0..LANES).map(|_| Lane::empty()).collect(),
+            lane_of,
+            phase: Phase::Prologue,
+            failures: 0,
+            whole: false,
+            midpoint_due: false,
+            settle_rounds: 0,
+            votes,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Where the main stream stands.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// A stream of the job, told before its first op.
+    pub(crate) fn stream(&mut self, info: &StreamInfo) {
+        let Some(lane) = self.lanes.get_mut(info.id.index()) else {
+            return;
+        };
+        let stream = Stream {
+            kind: info.kind,
+            device: info.device,
+            turn: info.turn,
+        };
+        lane.stream = Some(stream);
+        let one_device = one_device(&self.script.streams);
+        for (plan, record) in (0_u32..).zip(&self.script.streams) {
+            let device = if one_device {
+                record.stream.device
+            } else {
+                stream.device
+            };
+            let same = record.stream == Stream { device, ..stream };
+            if let Some(slot) = self.lane_of.get_mut(plan as usize)
+                && same
+                && *slot == NONE
+            {
+                *slot = info.id.0;
+                lane.bind(plan);
+                return;
+            }
+        }
+    }
+
+    /// An op is about to be issued.
+    pub(crate) fn op(&mut self, call: &OpCall<'_>) -> Verdict {
+        if call.capturing {
+            // It does not run now; the graph it ends up in is an op of its own when launched.
+            return Verdict {
+                tracking: self.phase == Phase::Tracking,
+                ..Verdict::default()
+            };
+        }
+        self.counters.ops += 1;
+        if self.phase == Phase::Lost {
+            return Verdict::default();
+        }
+        if self.phase != Phase::Prologue {
+            self.counters.ops_since_start += 1;
+        }
+        let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
+            self.counters.unfollowed += 1;
+            return Verdict {
+                tracking: self.phase == Phase::Tracking,
+                ..Verdict::default()
+            };
+        };
+        lane.remember(Seen::of(call));
+        if lane.plan == NONE || lane.state == State::Seeking {
+            return self.seek(call);
+        }
+        let track = Track::new(&self.script, &self.bindings, lane.plan);
+        let was_tracking = lane.state == State::Tracking;
+        let taken = if was_tracking {
+            side::take(&track, lane, call)
+        } else {
+            resync::take(&track, lane, call)
+        };
+        if track.stream != self.script.main_stream() {
+            return self.finish(call, taken, Verdict::default());
+        }
+        if taken.at == NONE || lane.watch > 0 {
+            return self.doubtful(call, taken);
+        }
+        self.main_op(call, taken)
+    }
+
+    /// The main lane has no place for this op, or had none lately: an iteration's start overrules
+    /// whatever place it has.
+    #[cold]
+    fn doubtful(&mut self, call: &OpCall<'_>, taken: Taken) -> Verdict {
+        let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
+            return Verdict::default();
+        };
+        lane.watch = lane.watch.saturating_sub(1);
+        if taken.gave_up {
+            return self.gave_up(taken);
+        }
+        let trusted = lane.state != State::Tracking || self.script.anchor.unique;
+        if trusted && let Some(next) = anchor::main_start(&self.script, lane) {
+            lane.watch = 0;
+            if lane.state != State::Tracking || lane.next != next {
+                lane.track(next);
+                return self.anchored(call, next);
+            }
+        }
+        if taken.at != NONE {
+            return self.main_op(call, taken);
+        }
+        self.finish(call, taken, Verdict::default())
+    }
+
+    fn gave_up(&mut self, taken: Taken) -> Verdict {
+        self.whole = false;
+        self.phase = Phase::Diverged;
+        if !taken.between {
+            self.counters.divergences += 1;
+            self.failures += 1;
+        }
+        if self.failures >= FAILURES {
+            self.phase = Phase::Lost;
+        }
+        Verdict::default()
+    }
+
+    /// An op on a lane without a place.
+    #[cold]
+    fn seek(&mut self, call: &OpCall<'_>) -> Verdict {
+        let tracking = self.phase == Phase::Tracking;
+        let nothing = Verdict {
+            tracking,
+            ..Verdict::default()
+        };
+        let id = call.stream.0;
+        let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
+            return nothing;
+        };
+        let main = self.script.main_stream();
+        if lane.plan as usize == main
+            && let Some(next) = anchor::main_start(&self.script, lane)
+        {
+            lane.matched += u64::from(next);
+            lane.track(next);
+            return self.anchored(call, next);
+        }
+        if lane.matched > 0 {
+            return nothing;
+        }
+        let Some(lane) = self.lanes.get(call.stream.index()) else {
+            return nothing;
+        };
+        // Before the first iteration only the main stream is sought: a few memsets prove nothing.
+        let sought = |stream: usize| self.phase != Phase::Prologue || stream == main;
+        let free = |stream: usize| match self.lane_of.get(stream) {
+            Some(&NONE) | None => sought(stream),
+            Some(&other) => {
+                let unproven = self
+                    .lanes
+                    .get(other as usize)
+                    .is_none_or(|lane| lane.matched == 0);
+                unproven && sought(stream)
+            }
+        };
+        let Some((plan, next)) = anchor::adopted(&self.script, lane, free) else {
+            return nothing;
+        };
+        self.rebind_lane(id, plan);
+        if let Some(lane) = self.lanes.get_mut(call.stream.index()) {
+            lane.matched = u64::from(next);
+            lane.track(next);
+        }
+        if plan as usize == main {
+            self.anchored(call, next)
+        } else {
+            nothing
+        }
+    }
+
+    /// Lane `id` stands for plan stream `plan` from now on; whoever did before does not.
+    fn rebind_lane(&mut self, id: u32, plan: u32) {
+        for slot in &mut self.lane_of {
+            if *slot == id {
+                *slot = NONE;
+            }
+        }
+        let Some(slot) = self.lane_of.get_mut(plan as usize) else {
+            return;
+        };
+        let before = std::mem::replace(slot, id);
+        if let Some(lane) = self.lanes.get_mut(before as usize) {
+            lane.bind(NONE);
+        }
+        if let Some(lane) = self.lanes.get_mut(id as usize) {
+            lane.bind(plan);
+        }
+    }
+
+    fn anchored(&mut self, call: &OpCall<'_>, next: u32) -> Verdict {
+        let at = next.saturating_sub(1);
+        let found = Taken {
+            at,
+            started: true,
+            by_name: true,
+            ..Taken::nothing()
+        };
+        self.main_op(call, found)
+    }
+
+    fn main_op(&mut self, call: &OpCall<'_>, taken: Taken) -> Verdict {
+        let mut verdict = Verdict::default();
+        if taken.started {
+            self.start_iteration(taken.at == 0);
+            verdict.iteration = true;
+        }
+        if self.midpoint_due && taken.at >= self.script.shape.midpoint.0 {
+            self.midpoint_due = false;
+            verdict.midpoint = true;
+        }
+        let mut verdict = self.finish(call, taken, verdict);
+        if taken.at + 1 == self.script.length(self.script.main_stream()) {
+            self.counters.completed += 1;
+            self.failures = 0;
+            verdict.settle = self.bindings.unconfirmed().then_some(self.whole);
+        }
+        verdict
+    }
+
+    /// Counts, hears the op's pointers and picks its steps.
+    fn finish(&mut self, call: &OpCall<'_>, taken: Taken, mut verdict: Verdict) -> Verdict {
+        verdict.tracking = self.phase == Phase::Tracking;
+        self.counters.strays += u64::from(taken.strayed);
+        if taken.at == NONE {
+            return verdict;
+        }
+        self.counters.by_name += u64::from(taken.by_name);
+        self.counters.by_role += u64::from(!taken.by_name);
+        let Some(lane) = self.lanes.get(call.stream.index()) else {
+            return verdict;
+        };
+        let Some(record) = self.script.op(lane.plan as usize, taken.at) else {
+            return verdict;
+        };
+        if taken.by_name && self.bindings.unconfirmed() {
+            self.votes.hear(&self.script, record, call);
+        }
+        if record.steps == 0 || !verdict.tracking || call.excluded {
+            return verdict;
+        }
+        if taken.unproven || taken.agreement.contradicts() {
+            self.counters.withheld += u64::from(record.steps);
+            return verdict;
+        }
+        verdict.steps = StepSpan {
+            first: record.first_step,
+            count: record.steps,
+        };
+        verdict
+    }
+
+    /// The main stream begins an iteration; `whole` if with its first op.
+    #[cold]
+    fn start_iteration(&mut self, whole: bool) {
+        self.midpoint_due = self.counters.iterations > 0;
+        self.counters.iterations += 1;
+        self.phase = Phase::Tracking;
+        self.whole = whole;
+        self.votes.clear();
+        for stream in 0..self.lane_of.len() {
+            if stream == self.script.main_stream() {
+                continue;
+            }
+            let id = self.lane_of.get(stream).copied().unwrap_or(NONE);
+            if let Some(lane) = self.lanes.get_mut(id as usize) {
+                side::main_started(lane, self.script.length(stream));
+            }
+        }
+    }
+
+    /// The votes were settled; `settled` if nothing is left open.
+    pub(crate) fn votes_settled(&mut self, settled: bool) {
+        self.settle_rounds += 1;
+        if settled || self.settle_rounds >= SETTLE_ROUNDS {
+            self.settle_rounds = 0;
+            self.bindings.mark_settled();
+        }
+    }
+}
+
+/// Whether all of the plan's streams are of one device: then they stand for streams of any device
+/// (a rank sees its own GPU under another number).
+fn one_device(streams: &[StreamRecord]) -> bool {
+    let first = streams.first().map(|record| record.stream.device);
+    streams
+        .iter()
+        .all(|record| Some(record.stream.device) == first)
+}

@@ -1,0 +1,162 @@
+//! One live stream as the follower sees it: which plan stream it stands for, where it is in the
+//! iteration, and its last few ops, kept only while the place is being sought.
+
+use transit_format::trace::model::{OpKind, Stream};
+use transit_hook::observer::OpCall;
+
+use super::script::OpRecord;
+
+/// Ops a lane remembers; bounds the anchor window.
+pub(crate) const RING: usize = 128;
+/// Live streams followed; ops of further streams are counted and left alone.
+pub(crate) const LANES: usize = 128;
+/// Not bound, or no position.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// An op as remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) name_hash: u64,
+    pub(crate) kind: OpKind,
+    pub(crate) pointers: u32,
+}
+
+impl Seen {
+    /// What would be remembered of a plan's op.
+    pub(crate) fn of_record(record: &OpRecord) -> Self {
+        Self {
+            name_hash: record.name_hash,
+            kind: record.kind,
+            pointers: record.pointers,
+        }
+    }
+
+    /// What is remembered of `call`.
+    pub(crate) fn of(call: &OpCall<'_>) -> Self {
+        let pointers = u32::try_from(call.pointers.len()).unwrap_or(u32::MAX);
+        Self {
+            name_hash: call.name_hash,
+            kind: call.kind,
+            pointers,
+        }
+    }
+}
+
+/// Where a lane stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing known: seeking the start of an iteration.
+    #[default]
+    Seeking,
+    /// In step with the plan.
+    Tracking,
+    /// Out of step: looking a bounded way ahead.
+    Resync,
+}
+
+/// One live stream.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// Its identity, once told.
+    pub(crate) stream: Option<Stream>,
+    /// Plan stream it stands for, or [`NONE`].
+    pub(crate) plan: u32,
+    pub(crate) state: State,
+    /// Position of the op expected next; the stream's length means "the first op of the next
+    /// iteration".
+    pub(crate) next: u32,
+    /// Side streams: the position given up at the main stream's last iteration start, whose
+    /// remaining ops may still arrive late. [`NONE`] if all had come.
+    pub(crate) late: u32,
+    /// The op just taken was accepted without its name: its position is `next - 1`.
+    pub(crate) tentative: bool,
+    /// Ops accepted by role in a row.
+    pub(crate) role_run: u32,
+    /// Ops since the lane fell out of step.
+    pub(crate) astray: u32,
+    /// Ops matched by name since it was bound: a stream is confirmed by its ops.
+    pub(crate) matched: u64,
+    /// Ops for which an iteration's start is watched for although the lane is in step: it fell
+    /// out of step lately and may have found a wrong place.
+    pub(crate) watch: u32,
+    /// Wrapped to the next iteration since the main stream's last start.
+    pub(crate) wrapped: bool,
+    ring: [Seen; RING],
+    filled: usize,
+    head: usize,
+}
+
+impl Lane {
+    /// A stream nothing is known of.
+    pub(crate) fn empty() -> Self {
+        Self {
+            stream: None,
+            plan: NONE,
+            state: State::Seeking,
+            next: 0,
+            late: NONE,
+            tentative: false,
+            role_run: 0,
+            astray: 0,
+            matched: 0,
+            watch: 0,
+            wrapped: false,
+            ring: [Seen::default(); RING],
+            filled: 0,
+            head: 0,
+        }
+    }
+
+    /// Stands for plan stream `plan` from now on, its place unknown.
+    pub(crate) fn bind(&mut self, plan: u32) {
+        self.plan = plan;
+        self.matched = 0;
+        self.watch = 0;
+        self.filled = 0;
+        self.seek();
+    }
+
+    /// Gives the place up: only an iteration's start brings it back.
+    pub(crate) fn seek(&mut self) {
+        self.state = State::Seeking;
+        self.late = NONE;
+        self.tentative = false;
+        self.role_run = 0;
+        self.astray = 0;
+    }
+
+    /// In step; `next` is the position expected next.
+    pub(crate) fn track(&mut self, next: u32) {
+        self.state = State::Tracking;
+        self.next = next;
+        self.tentative = false;
+        self.role_run = 0;
+        self.astray = 0;
+    }
+
+    /// Out of step at `next`.
+    pub(crate) fn stray(&mut self, next: u32) {
+        self.state = State::Resync;
+        self.next = next;
+        self.tentative = false;
+        self.role_run = 0;
+        self.astray = 0;
+    }
+
+    /// Remembers `op`.
+    pub(crate) fn remember(&mut self, op: Seen) {
+        if let Some(slot) = self.ring.get_mut(self.head) {
+            *slot = op;
+        }
+        self.head = (self.head + 1) % RING;
+        self.filled = (self.filled + 1).min(RING);
+    }
+
+    /// The op remembered `back` ops ago (0 is the last).
+    pub(crate) fn recent(&self, back: usize) -> Option<Seen> {
+        if back >= self.filled {
+            return None;
+        }
+        self.ring.get((self.head + RING - 1 - back) % RING).copied()
+    }
+}

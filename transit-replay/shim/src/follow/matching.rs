@@ -1,0 +1,90 @@
+//! When is a live op the plan's op? By its name first; failing that by its role, which is its
+//! kind and the very pointers it is given, so that another autotuned tile is no divergence.
+
+use transit_format::plan::model::PlanAlloc;
+use transit_hook::observer::OpCall;
+
+use super::bind::{Bindings, UNBOUND};
+use super::lane::Seen;
+use super::script::{OpRecord, Script};
+
+/// Pointers compared per op: enough to tell ops apart, few enough for multi-tensor kernels.
+pub(crate) const COMPARED: usize = 8;
+
+/// How the pointers of a live op compare with those of a plan op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Agreement {
+    /// Same allocation and offset.
+    pub(crate) same: u32,
+    /// Same allocation, another offset.
+    pub(crate) moved: u32,
+    /// Another allocation.
+    pub(crate) differ: u32,
+    /// The plan's allocation is not bound.
+    pub(crate) unknown: u32,
+}
+
+impl Agreement {
+    /// All that were compared are the plan's own, and there is at least one.
+    pub(crate) fn strong(self) -> bool {
+        self.same > 0 && self.moved == 0 && self.differ == 0 && self.unknown == 0
+    }
+
+    /// There was something to compare and not one pointer is even in the right allocation.
+    pub(crate) fn contradicts(self) -> bool {
+        self.same == 0 && self.moved == 0 && self.differ > 0
+    }
+
+    /// Nothing says this is another op's data.
+    pub(crate) fn plain(self) -> bool {
+        self.moved == 0 && self.differ == 0
+    }
+}
+
+/// Same kind and name.
+pub(crate) fn same_name(record: &OpRecord, call: &OpCall<'_>) -> bool {
+    record.name_hash == call.name_hash && record.kind == call.kind
+}
+
+/// Same kind and name, for a remembered op.
+pub(crate) fn same_seen(record: &OpRecord, seen: Seen) -> bool {
+    record.name_hash == seen.name_hash && record.kind == seen.kind
+}
+
+/// Same kind and number of pointers.
+pub(crate) fn same_role(record: &OpRecord, seen: Seen) -> bool {
+    record.kind == seen.kind && record.pointers == seen.pointers
+}
+
+/// Compares the pointers of `call` with those of `record`, position by position.
+pub(crate) fn agreement(
+    script: &Script,
+    bindings: &Bindings,
+    record: &OpRecord,
+    call: &OpCall<'_>,
+) -> Agreement {
+    let mut result = Agreement::default();
+    let planned = script.pointers_of(record);
+    if planned.len() != call.pointers.len() {
+        return result;
+    }
+    for (plan, live) in planned.iter().zip(call.pointers).take(COMPARED) {
+        let bound = bindings.live(plan.alloc);
+        if bound == UNBOUND {
+            result.unknown += 1;
+        } else if bound != live.alloc.0 {
+            result.differ += 1;
+        } else if plan.offset != live.offset {
+            result.moved += 1;
+        } else {
+            result.same += 1;
+        }
+    }
+    result
+}
+
+/// Whether `device` of a live allocation can be `plan`'s. A plan of one device fits any (a rank
+/// sees its own GPU under another number).
+pub(crate) fn device_fits(one_device: bool, plan: &PlanAlloc, device: u32) -> bool {
+    one_device || plan.device == device
+}

@@ -1,0 +1,229 @@
+//! A process under a plan: the follower, the bindings and what is done with its verdicts.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use transit_format::plan::model::Action;
+use transit_hook::driver::Driver;
+use transit_hook::observer::{Allocation, OpCall, StreamInfo};
+
+use crate::follow::bind::Bindings;
+use crate::follow::ledger::{Ledger, Live};
+use crate::follow::script::Script;
+use crate::follow::{Follower, Verdict};
+use crate::guarded::Guarded;
+use crate::issue::{Issuer, Target};
+use crate::load::Loaded;
+use crate::placed::Placed;
+use crate::tally::{Summary, Tally, add};
+
+/// Allocations advised between two looks at the ledger.
+const ADVISED_AT_ONCE: usize = 64;
+
+/// Everything that lives from `cuInit` to the process' end.
+#[derive(Debug)]
+pub(crate) struct Session {
+    driver: &'static Driver,
+    path: PathBuf,
+    policy: String,
+    script: Arc<Script>,
+    bindings: Arc<Bindings>,
+    ledger: Mutex<Ledger>,
+    follower: Guarded<Follower>,
+    placed: Placed,
+    /// Captures open anywhere in the process.
+    captures: AtomicU32,
+    /// What was done.
+    pub(crate) tally: Tally,
+}
+
+impl Session {
+    /// Lays the plan out; all memory the launch path needs is reserved and touched here.
+    pub(crate) fn new(driver: &'static Driver, loaded: Loaded) -> Self {
+        let script = Arc::new(Script::new(&loaded.plan));
+        let bindings = Arc::new(Bindings::new(script.allocs.len()));
+        Self {
+            driver,
+            path: loaded.path,
+            policy: loaded.plan.meta.policy,
+            ledger: Mutex::new(Ledger::new(&script)),
+            follower: Guarded::new(Follower::new(Arc::clone(&script), Arc::clone(&bindings))),
+            placed: Placed::new(&script),
+            captures: AtomicU32::new(0),
+            tally: Tally::default(),
+            script,
+            bindings,
+        }
+    }
+
+    fn issuer(&self) -> Issuer<'_> {
+        let Self {
+            driver,
+            script,
+            bindings,
+            tally,
+            ..
+        } = self;
+        Issuer {
+            driver,
+            script,
+            bindings,
+            tally,
+        }
+    }
+
+    /// The ledger, off the launch path. A panic elsewhere has left it in order: each change is
+    /// made in one piece.
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// A stream's first op is about to come.
+    pub(crate) fn stream(&self, info: &StreamInfo) {
+        if self
+            .follower
+            .with_patience(|follower| follower.stream(info))
+            .is_none()
+        {
+            add(&self.tally.contended, 1);
+        }
+    }
+
+    /// A tracked allocation was made.
+    pub(crate) fn allocated(&self, allocation: &Allocation) {
+        let bound = self
+            .ledger()
+            .allocated(&self.script, &self.bindings, allocation);
+        if bound.is_some() && !self.capturing() {
+            self.placed
+                .follow(&self.issuer(), &self.ledger, allocation.device);
+        }
+    }
+
+    /// A tracked allocation is about to be freed.
+    pub(crate) fn freeing(&self, allocation: &Allocation) {
+        self.ledger().freeing(&self.bindings, allocation);
+    }
+
+    /// A capture began or ended.
+    pub(crate) fn captured(&self, begin: bool) {
+        if begin {
+            self.captures.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
+        let down = |open: u32| Some(open.saturating_sub(1));
+        let _ = self
+            .captures
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, down);
+    }
+
+    /// Whether any capture is open: a prefetch or advice made by its thread would ruin it, even
+    /// on another stream (error 900, and the capture is lost).
+    fn capturing(&self) -> bool {
+        self.captures.load(Ordering::Acquire) > 0
+    }
+
+    /// An op is about to be issued.
+    pub(crate) fn before_op(&self, call: &OpCall<'_>) -> Verdict {
+        let Some(verdict) = self.follower.with(|follower| follower.op(call)) else {
+            add(&self.tally.contended, 1);
+            return Verdict::default();
+        };
+        if verdict.steps.count == 0 && !verdict.midpoint && verdict.settle.is_none() {
+            return verdict;
+        }
+        self.act(call, &verdict);
+        verdict
+    }
+
+    fn act(&self, call: &OpCall<'_>, verdict: &Verdict) {
+        if let Some(whole) = verdict.settle {
+            self.settle(whole, call.device);
+        }
+        if self.capturing() {
+            add(&self.tally.under_capture, u64::from(verdict.steps.count));
+            return;
+        }
+        if verdict.midpoint && self.script.shape.advise_all_at_midpoint {
+            self.advise_all();
+        }
+        if verdict.steps.count > 0 {
+            self.issuer().steps(verdict.steps, Target::of(call));
+        }
+    }
+
+    /// Confirms or corrects bindings by the iteration's votes. If an allocating thread has the
+    /// ledger at this moment the next iteration's votes will do.
+    fn settle(&self, whole: bool, device: u32) {
+        let Ok(mut ledger) = self.ledger.try_lock() else {
+            return;
+        };
+        let Self {
+            script,
+            bindings,
+            follower,
+            ..
+        } = self;
+        let resolved = follower.with(|follower| {
+            let resolved = ledger.resolve(script, bindings, &follower.votes, whole);
+            follower.votes_settled(resolved.settled);
+            resolved
+        });
+        drop(ledger);
+        if resolved.is_some_and(|resolved| resolved.changed > 0) && !self.capturing() {
+            self.placed.follow(&self.issuer(), &self.ledger, device);
+        }
+    }
+
+    /// The paper's Advise: `SetAccessedBy` on every tracked allocation, once each, on the launching
+    /// thread, where the paper has it. The call maps what is on the host block by block and takes
+    /// about 25 ms per GiB there, once in a job's life; a helper thread would save none of it,
+    /// since advice holds the lock that faults and prefetches need, and would move the moment at
+    /// which zero-copy begins.
+    fn advise_all(&self) {
+        loop {
+            let mut batch = [Live::default(); ADVISED_AT_ONCE];
+            let Ok(mut ledger) = self.ledger.try_lock() else {
+                return;
+            };
+            let count = ledger.take_unadvised(&mut batch);
+            drop(ledger);
+            for live in batch.iter().take(count) {
+                let target = Target {
+                    device: live.device,
+                    stream: 0,
+                };
+                self.issuer()
+                    .act(Action::AdviseAccessedBy, live.address, live.bytes, target);
+            }
+            if count < ADVISED_AT_ONCE {
+                return;
+            }
+        }
+    }
+
+    /// What there is to tell at the end.
+    pub(crate) fn summary(&self) -> Summary {
+        let (phase, counters) = self
+            .follower
+            .with_patience(|follower| (follower.phase(), follower.counters))
+            .unwrap_or_default();
+        let ledger = self.ledger();
+        Summary {
+            plan: self.path.display().to_string(),
+            policy: self.policy.clone(),
+            phase,
+            counters,
+            planned_bytes: ledger.planned_bytes(),
+            bound_bytes: ledger.bound_peak_bytes,
+            rebound: ledger.rebound,
+            undone: ledger.undone,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
