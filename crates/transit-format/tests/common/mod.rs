@@ -104,8 +104,20 @@ fn iteration(random: &mut Random, launches: usize, allocs: &[Alloc]) -> Vec<Laun
         .collect()
 }
 
+/// Whether the values put into a trace are kept beside it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    Values,
+    Nothing,
+}
+
 /// About `events` events: 4,000 launches an iteration, one migration for each two ops.
 pub fn training(events: u64, seed: u64) -> Made {
+    made(events, seed, Keep::Values)
+}
+
+/// [`training`], with the values or without.
+pub fn made(events: u64, seed: u64, keep: Keep) -> Made {
     let mut random = Random(seed);
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
     let mut made = Made {
@@ -149,14 +161,20 @@ pub fn training(events: u64, seed: u64) -> Made {
         writer.push(Event::Alloc(alloc)).unwrap();
     }
     let launches = iteration(&mut random, 4_000, &made.allocs);
-    steps(&mut writer, &mut made, &mut random, &launches, events);
+    let (ops, migrations) = steps(
+        &mut writer,
+        &mut made,
+        &mut random,
+        &launches,
+        (events, keep),
+    );
     writer
         .push(Event::Totals(Totals {
-            ops: made.ops.len() as u64,
+            ops,
             ..Totals::default()
         }))
         .unwrap();
-    made.events += (made.ops.len() + made.migrations.len() + made.allocs.len()) as u64;
+    made.events = ops + migrations + made.allocs.len() as u64;
     made.bytes = writer.finish().unwrap();
     made
 }
@@ -166,13 +184,15 @@ fn steps(
     made: &mut Made,
     random: &mut Random,
     launches: &[Launch],
-    events: u64,
-) {
+    (events, keep): (u64, Keep),
+) -> (u64, u64) {
     let (mut host_ns, mut device_ns) = (20_000_000_u64, 20_000_032_u64);
     let mut late: Vec<(OpSeq, Nanos, Nanos)> = Vec::new();
-    while ((made.ops.len() + made.migrations.len()) as u64) < events {
+    let (mut ops, mut migrations) = (0_u64, 0_u64);
+    while ops + migrations < events {
         for launch in launches {
-            let seq = OpSeq(made.ops.len() as u64);
+            let seq = OpSeq(ops);
+            ops += 1;
             host_ns += launch.host_ns + random.below(1_500);
             device_ns = device_ns.max(host_ns / 32 * 32) + 960 + 32 * random.below(20);
             let start_ns = Nanos(device_ns);
@@ -192,10 +212,15 @@ fn steps(
                 end_ns: Nanos(device_ns),
                 ..op
             };
-            made.ops.push((timed, launch.pointers.clone()));
+            if keep == Keep::Values {
+                made.ops.push((timed, launch.pointers.clone()));
+            }
             if random.below(2) == 0 {
                 let migration = migration(random, launch, device_ns);
-                made.migrations.push(migration);
+                migrations += 1;
+                if keep == Keep::Values {
+                    made.migrations.push(migration);
+                }
                 writer.push(Event::Migration(migration)).unwrap();
             }
             // CUPTI hands over buffers of many records at a time.
@@ -213,7 +238,7 @@ fn steps(
         }
         let mark = Mark {
             kind: MarkKind::Sync,
-            at_op: OpSeq(made.ops.len() as u64),
+            at_op: OpSeq(ops),
             at_ns: Nanos(host_ns),
         };
         writer.push(Event::Mark(mark)).unwrap();
@@ -227,6 +252,7 @@ fn steps(
             })
             .unwrap();
     }
+    (ops, migrations)
 }
 
 fn migration(random: &mut Random, launch: &Launch, now_ns: u64) -> Migration {
