@@ -11,7 +11,11 @@ use transit_format::trace::model::{Event, Function, Op, Pointer, Stream};
 use transit_format::trace::{End, Trace, Writer};
 
 /// Offsets of the frames of a trace.
-#[expect(clippy::unwrap_used, reason = "a helper of tests")]
+#[expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a helper of tests"
+)]
 fn frames(bytes: &[u8]) -> Vec<usize> {
     let mut at = 0;
     let mut offsets = Vec::new();
@@ -81,21 +85,22 @@ fn a_bit_flip_never_goes_unseen_and_costs_one_block() {
         let mut bad = bytes.clone();
         bad[at] ^= bit;
         let block = frames.iter().filter(|offset| **offset <= at).count() - 1;
+        let span = frames[block] as u64..frames.get(block + 1).map_or(u64::MAX, |at| *at as u64);
         match Trace::read(&bad, "bad.trace.zst") {
             // The end block holds no events: without it the file is merely not closed.
             Ok(trace) if at >= last => {
                 assert!(matches!(trace.end, End::Cut { offset, .. } if offset == last as u64));
                 assert_eq!(trace.ops, good.ops);
             }
-            Ok(_) => panic!("bit {bit:#x} of byte {at} went unseen"),
-            Err(Error::Damaged { file, offset, .. }) => {
-                assert_eq!(
-                    (file.as_str(), offset),
-                    ("bad.trace.zst", frames[block] as u64)
-                );
+            // zstd gives a few bits no meaning; the content is intact then.
+            Ok(trace) => {
+                assert_eq!(trace, good, "bit {bit:#x} of byte {at} went unseen");
+                continue;
             }
-            Err(Error::NotOurs { .. } | Error::Newer { .. } | Error::TooLarge { .. }) => {
-                assert!(at < frames[1] || at < frames[block] + 20, "byte {at}");
+            Err(Error::Damaged { file, offset, .. }) => {
+                // Mostly the block's beginning; its last bytes if its checksum flag was lost.
+                assert_eq!(file, "bad.trace.zst");
+                assert!(span.contains(&offset), "byte {at}: damage at {offset}");
             }
             Err(error) => panic!("byte {at}: {error}"),
         }
@@ -111,7 +116,7 @@ fn a_bit_flip_never_goes_unseen_and_costs_one_block() {
         assert!(lost <= 100, "{lost} ops lost at byte {at}");
         if at < last {
             assert_eq!(salvage.damage.len(), 1, "byte {at}: {:?}", salvage.damage);
-            assert_eq!(salvage.damage[0].offset, frames[block] as u64);
+            assert!(span.contains(&salvage.damage[0].offset));
         }
     }
 }

@@ -17,17 +17,22 @@ use super::block::{
 use super::model::Header;
 use super::section::end::{self, EndFacts};
 use super::section::{Events, head};
-use super::stitch::Stitch;
+use super::stitch::{Gap, Needs, Stitch, list_hashes};
 use super::{End, Trace};
 use crate::error::Error;
 
 /// Bytes from which a foreign file is told, before all of it is read: one zstd block of at most
 /// 128 KiB is enough to see the first bytes of the content.
 const PEEK_BYTES: usize = 160 << 10;
+/// Files over this size are refused for their first bytes alone. In smaller ones it is worth a look
+/// whether just those bytes are damaged.
+const FOREIGN_BYTES: u64 = 256 << 20;
 /// Failed attempts to find a good block after a bad one, per file.
 const MAX_PROBES: u32 = 4096;
 /// Blocks decoded at once, per thread.
 const BATCH_PER_THREAD: usize = 4;
+/// Most blocks decoded at once: a bound on memory on machines with many cores.
+const MAX_BATCH: usize = 64;
 
 /// What [`Trace::open_lenient`] returns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,7 +67,7 @@ pub(super) struct Block {
 /// What a block holds.
 pub(super) enum Content {
     Header(Box<Header>),
-    Events(Box<Events>, Vec<u64>),
+    Events(Box<Events>, Vec<u64>, Needs),
     End(EndFacts),
 }
 
@@ -76,7 +81,7 @@ pub(super) fn load(path: &Path, name: &str, strict: bool) -> Result<Vec<u8>, Err
         .take(PEEK_BYTES as u64)
         .read_to_end(&mut bytes)
         .map_err(io)?;
-    if strict {
+    if strict && size > FOREIGN_BYTES {
         identify(&bytes).map_err(|flaw| flaw.at(name, 0))?;
     }
     bytes.reserve_exact(
@@ -124,8 +129,8 @@ fn decode(context: &mut (zstd_safe::DCtx<'static>, Vec<u8>), frame: &[u8]) -> Re
         Kind::Header => Content::Header(Box::new(head::decode(body)?)),
         Kind::Events => {
             let events = Events::decode(body, &header.counts)?;
-            let hashes = super::stitch::list_hashes(&events);
-            Content::Events(Box::new(events), hashes)
+            let (hashes, needs) = (list_hashes(&events), Needs::of(&events));
+            Content::Events(Box::new(events), hashes, needs)
         }
         Kind::End => Content::End(end::decode(body)?),
     };
@@ -158,7 +163,7 @@ struct Piece {
 
 /// Finds and decodes the next blocks from `at` on.
 fn next_batch(bytes: &[u8], at: usize) -> Vec<Piece> {
-    let most = BATCH_PER_THREAD * rayon::current_num_threads();
+    let most = (BATCH_PER_THREAD * rayon::current_num_threads()).min(MAX_BATCH);
     let mut places = Vec::with_capacity(most);
     let mut next = at;
     let mut failure = None;
@@ -203,7 +208,7 @@ fn find_good_block(bytes: &[u8], from: usize, probes: &mut u32) -> Option<usize>
         at += rest.windows(4).position(|window| window == ZSTD_MAGIC)?;
         let good = frame_bytes(bytes, at).is_ok_and(|length| {
             let frame = bytes.get(at..at + length).unwrap_or_default();
-            decode(&mut context, frame).is_ok()
+            identify(frame).is_ok() && decode(&mut context, frame).is_ok()
         });
         if good {
             return Some(at);
@@ -225,11 +230,18 @@ pub(super) fn read(bytes: &[u8], name: &str, lenient: bool) -> Result<Salvage, E
         });
     }
     if let Err(flaw) = identify(bytes) {
+        let intact = frame_bytes(bytes, 0).is_ok_and(|length| {
+            let (mut context, mut content) = new_context();
+            unframe(
+                &mut context,
+                bytes.get(..length).unwrap_or_default(),
+                &mut content,
+            )
+            .is_ok()
+        });
+        // A damaged header block looks foreign too, but blocks of ours follow it.
         let mut probes = MAX_PROBES;
-        let damaged = flaw.kind != FlawKind::Newer
-            && lenient
-            && find_good_block(bytes, 1, &mut probes).is_some();
-        if !damaged {
+        if intact || find_good_block(bytes, 1, &mut probes).is_none() {
             return Err(flaw.at(name, 0));
         }
     }
@@ -267,8 +279,8 @@ impl Reading<'_> {
                     block,
                 } = piece;
                 let flaw = match block.and_then(|block| self.stitch.join(block, self.lenient)) {
-                    Ok(lost) => {
-                        note_lost(&mut damage, lost);
+                    Ok(gap) => {
+                        note_gap(&mut damage, gap, offset);
                         at = offset + bytes;
                         continue;
                     }
@@ -343,10 +355,21 @@ impl Reading<'_> {
     }
 }
 
-/// Adds what a gap in the numbering says was lost to the damage before it.
-fn note_lost(damage: &mut [Damage], lost: Option<(u64, u64)>) {
-    if let (Some(last), Some(_)) = (damage.last_mut(), lost) {
-        last.lost_ops = lost;
+/// Adds missing blocks to the damage they were lost with, or as damage of their own.
+fn note_gap(damage: &mut Vec<Damage>, gap: Option<Gap>, at: usize) {
+    let Some(Gap { blocks, lost_ops }) = gap else {
+        return;
+    };
+    let at = at as u64;
+    match damage.last_mut() {
+        Some(last) if last.offset + last.bytes == at => last.lost_ops = lost_ops,
+        _ => damage.push(Damage {
+            offset: at,
+            section: "block header",
+            reason: format!("{blocks} blocks are missing before this one"),
+            lost_ops,
+            ..Damage::default()
+        }),
     }
 }
 

@@ -13,10 +13,10 @@ use super::section::ops::List;
 use super::section::times::OpTime;
 use super::{End, Trace};
 use crate::error::Error;
-use crate::ids::{AllocId, FunctionId, Nanos, StreamId};
+use crate::ids::{FunctionId, Nanos};
 
 /// Memory any trace may take, whatever its size.
-const FREE_BYTES: u64 = 2 << 30;
+const FREE_BYTES: u64 = 1 << 30;
 /// Memory a trace may take besides, per byte of its file. Real traces need about 10.
 const BYTES_PER_FILE_BYTE: u64 = 512;
 /// Most table entries invented for ids whose own entry was lost.
@@ -62,6 +62,52 @@ impl Hasher for AsIs {
     }
 }
 
+/// Blocks missing before one that was joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    /// How many.
+    pub(super) blocks: u32,
+    /// Ops lost with them: the first, and how many.
+    pub(super) lost_ops: Option<(u64, u64)>,
+}
+
+/// Table sizes that the ids in use need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Needs {
+    functions: usize,
+    streams: usize,
+    allocs: usize,
+}
+
+impl Needs {
+    /// Of one block; computed where blocks are decoded in parallel.
+    pub(super) fn of(events: &Events) -> Self {
+        let mut needs = Self::default();
+        for Op {
+            function, stream, ..
+        } in &events.ops
+        {
+            needs.functions = needs.functions.max(function.index() + 1);
+            needs.streams = needs.streams.max(stream.index() + 1);
+        }
+        let pointers = events.pointers.iter().map(|pointer| pointer.alloc);
+        let frees = events.frees.iter().map(|free| free.alloc);
+        let migrations = events.migrations.iter().map(|migration| migration.alloc);
+        let faults = events.faults.iter().map(|fault| fault.alloc);
+        let allocs = pointers.chain(frees).chain(migrations).chain(faults);
+        needs.allocs = allocs.map(|alloc| alloc.index() + 1).max().unwrap_or(0);
+        needs
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            functions: self.functions.max(other.functions),
+            streams: self.streams.max(other.streams),
+            allocs: self.allocs.max(other.allocs),
+        }
+    }
+}
+
 /// A trace in the making.
 #[derive(Default)]
 pub(super) struct Stitch {
@@ -76,7 +122,8 @@ pub(super) struct Stitch {
     end: Option<EndFacts>,
     budget_bytes: u64,
     used_bytes: u64,
-    lost_function: Option<FunctionId>,
+    ops_lost: bool,
+    needs: Needs,
 }
 
 impl Stitch {
@@ -99,19 +146,22 @@ impl Stitch {
         self.end.is_some()
     }
 
-    /// Joins the next block. With `lenient`, missing blocks before it are accepted; returned are
-    /// the ops lost with them (the first and how many).
-    pub(super) fn join(&mut self, block: Block, lenient: bool) -> Result<Option<(u64, u64)>, Flaw> {
+    /// Joins the next block. With `lenient`, missing blocks before it are accepted and returned.
+    pub(super) fn join(&mut self, block: Block, lenient: bool) -> Result<Option<Gap>, Flaw> {
         let Block { header, content } = block;
         if self.end.is_some() {
             return Err(Flaw::damaged("block header", "a block after the end block"));
         }
         self.check_order(&header, &content, lenient)?;
         self.reserve(&header)?;
-        let lost = self.fill_gap(&header.before)?;
+        let lost_ops = self.fill_gap(&header.before);
+        let blocks = header.sequence.saturating_sub(self.sequence);
         match content {
             Content::Header(header) => self.trace.header = *header,
-            Content::Events(events, hashes) => self.append(*events, &hashes),
+            Content::Events(events, hashes, needs) => {
+                self.needs = self.needs.max(needs);
+                self.append(*events, &hashes);
+            }
             Content::End(facts) => {
                 if !lenient && facts.ops != self.trace.ops.len() as u64 {
                     let what = format!("{} ops read, {} written", self.trace.ops.len(), facts.ops);
@@ -122,7 +172,7 @@ impl Stitch {
         }
         self.sequence = header.sequence.saturating_add(1);
         self.begun = true;
-        Ok(lost)
+        Ok((blocks > 0 || lost_ops.is_some()).then_some(Gap { blocks, lost_ops }))
     }
 
     fn check_order(
@@ -221,7 +271,7 @@ impl Stitch {
     }
 
     /// Fills tables up to the ids that a block counts from. Nothing to do in a good file.
-    fn fill_gap(&mut self, before: &Before) -> Result<Option<(u64, u64)>, Flaw> {
+    fn fill_gap(&mut self, before: &Before) -> Option<(u64, u64)> {
         let first = self.trace.ops.len() as u64;
         self.trace.fill_tables(
             before.functions as usize,
@@ -229,9 +279,11 @@ impl Stitch {
             before.allocs as usize,
         );
         if before.ops <= first {
-            return Ok(None);
+            return None;
         }
-        let function = self.lost_function();
+        // The function of lost ops gets its place when all others have theirs.
+        let function = FunctionId(u32::MAX);
+        self.ops_lost = true;
         let target = usize::try_from(before.ops).unwrap_or(usize::MAX);
         self.trace.ops.resize(
             target,
@@ -240,16 +292,16 @@ impl Stitch {
                 ..Op::default()
             },
         );
-        Ok(Some((first, before.ops - first)))
-    }
-
-    /// A function id for lost ops, given its entry when all else is read.
-    fn lost_function(&mut self) -> FunctionId {
-        *self.lost_function.get_or_insert(FunctionId(u32::MAX))
+        Some((first, before.ops - first))
     }
 
     fn append(&mut self, events: Events, hashes: &[u64]) {
+        let pointers_before = self.trace.pointers.len();
         let places = self.share_lists(&events, hashes);
+        let pointers = self.trace.pointers.len() - pointers_before;
+        let names = events.functions.iter().map(|function| function.name.len());
+        let texts = names.chain(events.allocs.iter().map(|alloc| alloc.caller.len()));
+        self.used_bytes += (pointers * size_of::<Pointer>() + texts.sum::<usize>()) as u64;
         let trace = &mut self.trace;
         let place_of = |list: u64| {
             let index = usize::try_from(list).unwrap_or(usize::MAX);
@@ -312,10 +364,14 @@ impl Stitch {
         if missed > 0 && !tolerant {
             return damaged(format!("device times of {missed} ops that are not there"));
         }
-        if self.lost_function.is_some() {
+        if self.ops_lost {
             self.trace.name_lost_ops();
         }
-        let (functions, streams, allocs) = self.trace.tables_needed();
+        let Needs {
+            functions,
+            streams,
+            allocs,
+        } = self.needs;
         let trace = &mut self.trace;
         let lacking = functions.saturating_sub(trace.functions.len())
             + streams.saturating_sub(trace.streams.len())
@@ -378,30 +434,5 @@ impl Trace {
         {
             op.function = lost;
         }
-    }
-
-    /// Table sizes that the ids in use need: functions, streams, allocations.
-    fn tables_needed(&self) -> (usize, usize, usize) {
-        let mut functions = 0;
-        let mut streams = 0;
-        for Op {
-            function: FunctionId(function),
-            stream: StreamId(stream),
-            ..
-        } in &self.ops
-        {
-            functions = functions.max(*function as usize + 1);
-            streams = streams.max(*stream as usize + 1);
-        }
-        let pointers = self.pointers.iter().map(|pointer| pointer.alloc);
-        let frees = self.frees.iter().map(|free| free.alloc);
-        let migrations = self.migrations.iter().map(|migration| migration.alloc);
-        let faults = self.faults.iter().map(|fault| fault.alloc);
-        let allocs = pointers.chain(frees).chain(migrations).chain(faults);
-        let allocs = allocs
-            .map(|AllocId(alloc)| alloc as usize + 1)
-            .max()
-            .unwrap_or(0);
-        (functions, streams, allocs)
     }
 }

@@ -31,8 +31,8 @@ use super::super::model::{Op, OpKind, Pointer};
 use super::narrow;
 use crate::ids::{AllocId, FunctionId, Nanos, StreamId};
 
-/// Most pointers in the lists of one block.
-pub(in super::super) const MAX_REFERENCES: u64 = 1 << 22;
+/// Most pointers in the lists of one block. A writer closes a block at half of it.
+const MAX_REFERENCES: u64 = 1 << 21;
 
 /// A distinct pointer list of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
