@@ -44,6 +44,12 @@ impl EmulatedCard {
         }
     }
 
+    /// Changes the size: what else lies on the card grows and shrinks. Takes effect at the next
+    /// [`Self::take_evictions`].
+    pub fn set_capacity(&mut self, capacity_bytes: u64) {
+        self.capacity_chunks = capacity_bytes / CHUNK_BYTES;
+    }
+
     /// Data of a chunk came to the card: it is now the youngest.
     pub fn migrated_in(&mut self, alloc: AllocId, index: u32) {
         let chunk = Chunk { alloc, index };
