@@ -1,0 +1,409 @@
+//! Turns what hooks and CUPTI say, in whatever order it reaches the writer thread, into the events
+//! of a trace: ops in sequence, allocations and frees at their place among them, addresses as
+//! (allocation, offset), times as trace time. No thread, no file and no CUPTI call in here.
+
+use std::collections::VecDeque;
+
+use transit_format::ids::{FunctionId, OpSeq};
+use transit_format::plan::name_hash;
+use transit_format::trace::model::{
+    Alloc, Event, Free, Function, Mark, MarkKind, Op, OpKind, Stream, Totals,
+};
+use transit_hook::ledger::Counters;
+
+use crate::clock::Clock;
+use crate::collect::Collected;
+use crate::cupti::{Record, Work};
+use crate::iterations::{Iterations, names_an_optimizer};
+use crate::matcher::{Matcher, Ran, Timed as OpTimed, Waiting};
+use crate::order::InOrder;
+use crate::paging;
+use crate::places::{Piece, Places};
+use crate::told::{Timed, Told, TrackedAlloc};
+use crate::wire::OpRecord;
+
+/// Ops held back for a missing one before it counts as lost.
+const MOST_HELD: usize = 1 << 16;
+
+/// A run of ops without a gap: number of its first op for the hooks and in the trace.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    hook: u64,
+    trace: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct KnownFunction {
+    name_hash: u64,
+    optimizer: bool,
+}
+
+/// The trace under way.
+#[derive(Debug)]
+pub(crate) struct Assembler {
+    pub(crate) clock: Clock,
+    ops: InOrder<OpRecord>,
+    /// Numbers given up.
+    missing_ops: u64,
+    /// Where the ops stood when a block was last closed.
+    stood_at: u64,
+    runs: Vec<Run>,
+    trace_ops: u64,
+    told: VecDeque<Timed>,
+    functions: InOrder<Function>,
+    streams: InOrder<Stream>,
+    allocs: InOrder<Alloc>,
+    known: Vec<KnownFunction>,
+    places: Places,
+    matcher: Matcher,
+    iterations: Option<Iterations>,
+    /// Transfers and faults whose op has not come yet.
+    paging: VecDeque<Collected>,
+    totals: Totals,
+    pieces: Vec<Piece>,
+    timed: Vec<OpTimed>,
+}
+
+impl Assembler {
+    /// A trace whose first op will be the hooks' number `first`. Iterations are counted only if
+    /// somebody wants to know.
+    pub(crate) fn new(clock: Clock, count_iterations: bool) -> Self {
+        Self {
+            clock,
+            ops: InOrder::default(),
+            missing_ops: 0,
+            stood_at: 0,
+            runs: Vec::new(),
+            trace_ops: 0,
+            told: VecDeque::new(),
+            functions: InOrder::default(),
+            streams: InOrder::default(),
+            allocs: InOrder::default(),
+            known: Vec::new(),
+            places: Places::default(),
+            matcher: Matcher::default(),
+            iterations: count_iterations.then(Iterations::default),
+            paging: VecDeque::new(),
+            totals: Totals::default(),
+            pieces: Vec::new(),
+            timed: Vec::new(),
+        }
+    }
+
+    /// The window opened at the hooks' op `first`.
+    pub(crate) fn open(&mut self, first: OpSeq) {
+        self.ops.start_at(first.0);
+    }
+
+    /// An op came out of a ring.
+    pub(crate) fn op(&mut self, op: OpRecord) {
+        self.ops.put(op.seq.0, op);
+    }
+
+    /// Something came off the launch path.
+    pub(crate) fn tell(&mut self, timed: Timed) {
+        match timed.told {
+            Told::Function {
+                id,
+                ref name,
+                params,
+            } => {
+                self.learn(id, name);
+                let function = Function {
+                    name: name.clone(),
+                    params,
+                };
+                self.functions.put(u64::from(id.0), function);
+            }
+            Told::Stream {
+                id,
+                kind,
+                device,
+                turn,
+                cupti,
+            } => {
+                if let Some(cupti) = cupti {
+                    self.matcher.stream(id, cupti);
+                }
+                self.streams
+                    .put(u64::from(id.0), Stream { kind, device, turn });
+            }
+            Told::StreamNumber(id, cupti) => self.matcher.stream(id, cupti),
+            // Placed at once: records may speak of it before its place among the ops has come.
+            Told::Alloc(TrackedAlloc {
+                id, address, bytes, ..
+            }) => {
+                self.places
+                    .born(id, address, bytes, self.clock.of_host(timed.host_ns));
+                self.told.push_back(timed);
+            }
+            Told::Free { id, address } => {
+                self.places
+                    .died(id, address, self.clock.of_host(timed.host_ns));
+                self.told.push_back(timed);
+            }
+            Told::Mark(_) => self.told.push_back(timed),
+        }
+    }
+
+    fn learn(&mut self, id: FunctionId, name: &str) {
+        if self.known.len() <= id.index() {
+            self.known.resize(id.index() + 1, KnownFunction::default());
+        }
+        if let Some(known) = self.known.get_mut(id.index()) {
+            *known = KnownFunction {
+                name_hash: name_hash(name.as_bytes()),
+                optimizer: names_an_optimizer(name),
+            };
+        }
+    }
+
+    /// A CUPTI record came.
+    pub(crate) fn record(&mut self, collected: Collected) {
+        match collected.record {
+            Record::Work(work) => self.work(&work),
+            Record::Paging(_) => self.paging.push_back(collected),
+            Record::BadTime => self.totals.drops.bad_times += 1,
+            Record::Other => {}
+        }
+    }
+
+    fn work(&mut self, work: &Work) {
+        let ran = Ran {
+            kind: work.kind,
+            start: self.clock.of_cupti(work.start),
+            end: self.clock.of_cupti(work.end),
+            name_hash: work.name_hash,
+            bytes: work.bytes,
+        };
+        let stream = (work.context, work.stream);
+        self.matcher
+            .ran(stream, work.correlation, work.graph != 0, ran);
+    }
+
+    /// CUPTI was flushed; the records of that flush are still to be handed to [`Self::record`].
+    pub(crate) fn flushed(&mut self) {
+        self.matcher.flushed();
+    }
+
+    /// Appends to `out` what can be said by now. With `give_up`, does not wait any longer for
+    /// what is missing; with `last`, there will be no more.
+    pub(crate) fn advance(&mut self, give_up: bool, last: bool, out: &mut Vec<Event>) {
+        let give_up = give_up || last;
+        if give_up {
+            self.functions.skip_gap();
+            self.streams.skip_gap();
+            self.allocs.skip_gap();
+        }
+        loop {
+            while let Some(function) = self.functions.take() {
+                out.push(Event::Function(function));
+            }
+            while let Some(stream) = self.streams.take() {
+                out.push(Event::Stream(stream));
+            }
+            self.say_what_was_told(last, out);
+            if let Some(op) = self.ops.take() {
+                self.say_op(op, out);
+            } else if self.ops.held() == 0 || !(give_up || self.ops.held() > MOST_HELD) {
+                break;
+            } else {
+                self.missing_ops += self.ops.skip_gap();
+            }
+        }
+        self.matcher.run(last, &mut self.timed);
+        out.extend(self.timed.drain(..).map(|timed| Event::OpTime {
+            op: timed.op,
+            start_ns: timed.start,
+            end_ns: timed.end,
+        }));
+        self.say_paging(last, out);
+    }
+
+    fn say_what_was_told(&mut self, last: bool, out: &mut Vec<Event>) {
+        while let Some(timed) = self.told.front() {
+            if timed.at_op.0 > self.ops.next() && !last {
+                break;
+            }
+            let at_op = self.trace_op(timed.at_op);
+            let at_ns = self.clock.of_host(timed.host_ns);
+            match timed.told {
+                Told::Alloc(alloc) => {
+                    let alloc_id = u64::from(alloc.id.0);
+                    self.allocs.put(
+                        alloc_id,
+                        Alloc {
+                            address: alloc.address,
+                            bytes: alloc.bytes,
+                            device: alloc.device,
+                            converted: alloc.converted,
+                            managed: alloc.managed,
+                            caller: alloc.caller.to_owned(),
+                            at_op,
+                            at_ns,
+                        },
+                    );
+                    while let Some(alloc) = self.allocs.take() {
+                        out.push(Event::Alloc(alloc));
+                    }
+                }
+                Told::Free { id, .. } => {
+                    out.push(Event::Free(Free {
+                        alloc: id,
+                        at_op,
+                        at_ns,
+                    }));
+                }
+                Told::Mark(kind) => out.push(Event::Mark(Mark { kind, at_op, at_ns })),
+                Told::Function { .. } | Told::Stream { .. } | Told::StreamNumber(..) => {}
+            }
+            self.told.pop_front();
+        }
+    }
+
+    fn say_op(&mut self, record: OpRecord, out: &mut Vec<Event>) {
+        let known = self
+            .known
+            .get(record.function.index())
+            .copied()
+            .unwrap_or_default();
+        if record.void {
+            return;
+        }
+        let hook = record.seq.0;
+        if self
+            .runs
+            .last()
+            .is_none_or(|run| hook - run.hook != self.trace_ops - run.trace)
+        {
+            self.runs.push(Run {
+                hook,
+                trace: self.trace_ops,
+            });
+        }
+        let op = OpSeq(self.trace_ops);
+        self.trace_ops += 1;
+        self.totals.ops += 1;
+        self.totals.hooked_ops += u64::from(record.device_records);
+        if let Some(iterations) = &mut self.iterations {
+            let function = u64::from(record.function.0);
+            let pointers = &record.pointers;
+            iterations.see(
+                known.optimizer,
+                record.kind,
+                function,
+                record.shape,
+                pointers,
+            );
+        }
+        let issued_ns = self.clock.of_host(record.host_ns);
+        let kernel = record.kind == OpKind::Kernel;
+        self.matcher.issued(
+            record.stream,
+            Waiting {
+                op,
+                kind: record.kind,
+                issued: issued_ns,
+                name_hash: if kernel { known.name_hash } else { 0 },
+                bytes: record
+                    .pointers
+                    .iter()
+                    .map(|pointer| pointer.bytes)
+                    .max()
+                    .unwrap_or(0),
+            },
+        );
+        let op = Op {
+            kind: record.kind,
+            stream: record.stream,
+            function: record.function,
+            shape: record.shape,
+            issued_ns,
+            ..Op::default()
+        };
+        out.push(Event::Op(op, record.pointers));
+    }
+
+    /// The trace's number of the hooks' op `hook`, or of the first op after it.
+    fn trace_op(&self, hook: OpSeq) -> OpSeq {
+        let after = self.runs.partition_point(|run| run.hook <= hook.0);
+        let end = self.runs.get(after).map_or(self.trace_ops, |run| run.trace);
+        let Some(run) = after.checked_sub(1).and_then(|at| self.runs.get(at)) else {
+            return OpSeq(0);
+        };
+        OpSeq((run.trace + (hook.0 - run.hook)).min(end))
+    }
+
+    fn say_paging(&mut self, last: bool, out: &mut Vec<Event>) {
+        while let Some(collected) = self.paging.front().copied() {
+            let op = collected.op;
+            if op.is_some_and(|op| op.0 >= self.ops.next()) && !last {
+                break;
+            }
+            self.paging.pop_front();
+            let Record::Paging(event) = collected.record else {
+                continue;
+            };
+            let start = self.clock.of_cupti(event.start);
+            let bytes = paging::extent(&event);
+            self.places
+                .split(event.address, bytes, start, &mut self.pieces);
+            if self.pieces.is_empty() {
+                self.totals.drops.unplaced += 1;
+            }
+            let op = op.map(|op| self.trace_op(op));
+            let end = self.clock.of_cupti(event.end);
+            out.extend(
+                self.pieces
+                    .iter()
+                    .map(|piece| paging::event(&event, piece, start, end, op)),
+            );
+        }
+    }
+
+    /// Whether ops have been held back for the same missing one since this was last asked.
+    pub(crate) fn stuck(&mut self) -> bool {
+        let at = self.ops.next();
+        let stuck = at == self.stood_at && self.ops.held() > 0;
+        self.stood_at = at;
+        stuck
+    }
+
+    /// Whether every op has its times or will never have any.
+    pub(crate) fn all_timed(&self) -> bool {
+        self.matcher.all_timed()
+    }
+
+    /// Iterations begun so far, if they are counted.
+    pub(crate) fn iterations(&self) -> Option<u32> {
+        self.iterations.as_ref().map(Iterations::estimate)
+    }
+
+    /// Totals so far. `rest`: records behind the last op count, too.
+    pub(crate) fn totals(&mut self, ledger: &Counters, lost: &Lost, rest: bool) -> Totals {
+        self.totals.converted_peak_bytes = ledger.converted_peak_bytes;
+        self.totals.unconverted_peak_bytes = ledger.unconverted_peak_bytes;
+        self.totals.cupti_ops = self.matcher.counted(rest);
+        self.totals.drops.ops = lost.ops.max(self.missing_ops);
+        self.totals.drops.cupti = lost.cupti;
+        self.totals
+    }
+
+    /// Marks a moment that is not bound to an op.
+    pub(crate) fn mark_now(&self, kind: MarkKind) -> Event {
+        Event::Mark(Mark {
+            kind,
+            at_op: OpSeq(self.trace_ops),
+            at_ns: self.clock.now(),
+        })
+    }
+}
+
+/// What was lost outside the assembler.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lost {
+    /// Ops that found their ring full.
+    pub(crate) ops: u64,
+    /// Records that CUPTI dropped.
+    pub(crate) cupti: u64,
+}

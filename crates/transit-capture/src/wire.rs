@@ -1,0 +1,207 @@
+//! An op as words of a ring.
+//!
+//! | word | holds |
+//! |---|---|
+//! | 0 | length in words (16 bits), kind (8), flags (8), number of pointers (32) |
+//! | 1 | sequence number |
+//! | 2 | host time, ns |
+//! | 3 | stream (low 32 bits), function (high) |
+//! | 4 | shape (low), device records (high) |
+//! | then, per pointer | allocation and bit 32 if an extent follows; offset; extent if any |
+
+use transit_format::ids::{AllocId, FunctionId, OpSeq, StreamId};
+use transit_format::trace::model::{OpKind, Pointer};
+use transit_hook::{OpCall, PointerArg};
+
+use crate::ring::Ring;
+
+const FIXED_WORDS: usize = 5;
+/// The length field has 16 bits; no kernel has that many parameters.
+const MOST_WORDS: usize = 0xffff;
+const HAS_EXTENT: u64 = 1 << 32;
+const FLAG_VOID: u64 = 1;
+
+/// An op as the writer thread sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpRecord {
+    /// The hook's number for it.
+    pub(crate) seq: OpSeq,
+    pub(crate) kind: OpKind,
+    /// The driver refused it: it takes its number and nothing else.
+    pub(crate) void: bool,
+    /// CLOCK_MONOTONIC, ns.
+    pub(crate) host_ns: u64,
+    pub(crate) stream: StreamId,
+    pub(crate) function: FunctionId,
+    pub(crate) shape: u32,
+    pub(crate) device_records: u32,
+    pub(crate) pointers: Vec<Pointer>,
+}
+
+fn kind_code(kind: OpKind) -> u64 {
+    match kind {
+        OpKind::Kernel => 0,
+        OpKind::Graph => 1,
+        OpKind::Memset => 2,
+        OpKind::Memcpy => 3,
+    }
+}
+
+fn kind_of(code: u64) -> OpKind {
+    match code {
+        1 => OpKind::Graph,
+        2 => OpKind::Memset,
+        3 => OpKind::Memcpy,
+        _ => OpKind::Kernel,
+    }
+}
+
+fn words_of(pointers: &[PointerArg]) -> usize {
+    let extents = pointers.iter().filter(|pointer| pointer.bytes != 0).count();
+    FIXED_WORDS + 2 * pointers.len() + extents
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | (u64::from(high) << 32)
+}
+
+fn low(word: u64) -> u32 {
+    (word & 0xffff_ffff) as u32
+}
+
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Writes `op` into `ring`; `void` if the driver refused it. False if the ring was full.
+pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, void: bool) -> bool {
+    let mut pointers = if void { &[][..] } else { op.pointers };
+    if words_of(pointers) > MOST_WORDS {
+        pointers = pointers.get(..MOST_WORDS / 4).unwrap_or(&[]);
+    }
+    let words = words_of(pointers);
+    let Some(mut room) = ring.reserve(words) else {
+        return false;
+    };
+    let flags = if void { FLAG_VOID } else { 0 };
+    let count = pointers.len() as u64;
+    room.put(words as u64 | (kind_code(op.kind) << 16) | (flags << 24) | (count << 32));
+    room.put(op.seq.0);
+    room.put(op.host_ns);
+    room.put(pair(op.stream.0, op.function.0));
+    room.put(pair(op.shape, op.device_records));
+    for pointer in pointers {
+        let extent = if pointer.bytes == 0 { 0 } else { HAS_EXTENT };
+        room.put(u64::from(pointer.alloc.0) | extent);
+        room.put(pointer.offset);
+        if pointer.bytes != 0 {
+            room.put(pointer.bytes);
+        }
+    }
+    room.publish();
+    true
+}
+
+/// Length in words of the message that begins with `first`.
+pub(crate) fn length(first: u64) -> usize {
+    usize::try_from(first & 0xffff).unwrap_or(0)
+}
+
+/// Reads one message back; `None` for anything [`push`] does not write.
+pub(crate) fn decode(words: &[u64]) -> Option<OpRecord> {
+    let (fixed, mut rest) = words.split_first_chunk::<FIXED_WORDS>()?;
+    let [first, seq, host_ns, place, numbers] = *fixed;
+    let mut pointers = Vec::with_capacity(usize::try_from(first >> 32).ok()?.min(MOST_WORDS));
+    for _ in 0..first >> 32 {
+        let ([alloc, offset], tail) = rest.split_first_chunk::<2>()?;
+        rest = tail;
+        let mut bytes = 0;
+        if alloc & HAS_EXTENT != 0 {
+            let (extent, tail) = rest.split_first()?;
+            bytes = *extent;
+            rest = tail;
+        }
+        pointers.push(Pointer {
+            alloc: AllocId(low(*alloc)),
+            offset: *offset,
+            bytes,
+        });
+    }
+    Some(OpRecord {
+        seq: OpSeq(seq),
+        kind: kind_of((first >> 16) & 0xff),
+        void: (first >> 24) & FLAG_VOID != 0,
+        host_ns,
+        stream: StreamId(low(place)),
+        function: FunctionId(high(place)),
+        shape: low(numbers),
+        device_records: high(numbers),
+        pointers,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(op: &OpCall<'_>, void: bool) -> OpRecord {
+        let ring = Ring::new(64);
+        assert!(push(&ring, op, void));
+        let mut words = Vec::new();
+        assert!(ring.take(&mut words, length));
+        assert!(!ring.take(&mut Vec::new(), length), "exactly one message");
+        decode(&words).unwrap()
+    }
+
+    #[test]
+    fn an_op_survives_its_ring() {
+        let pointers = [
+            PointerArg {
+                alloc: AllocId(u32::MAX),
+                offset: 1 << 40,
+                bytes: 0,
+            },
+            PointerArg {
+                alloc: AllocId(3),
+                offset: 0,
+                bytes: u64::MAX,
+            },
+        ];
+        let op = OpCall {
+            seq: OpSeq(u64::MAX - 1),
+            kind: OpKind::Memcpy,
+            stream: StreamId(7),
+            stream_handle: 1,
+            device: 0,
+            function: FunctionId(u32::MAX),
+            name_hash: 5,
+            shape: 0xdead_beef,
+            device_records: 12,
+            pointers: &pointers,
+            capturing: false,
+            excluded: false,
+            host_ns: 99,
+        };
+        let back = round_trip(&op, false);
+        assert_eq!((back.seq, back.kind, back.void), (op.seq, op.kind, false));
+        assert_eq!((back.stream, back.function), (op.stream, op.function));
+        assert_eq!(
+            (back.shape, back.device_records, back.host_ns),
+            (op.shape, 12, 99)
+        );
+        let expected = pointers.map(|p| Pointer {
+            alloc: p.alloc,
+            offset: p.offset,
+            bytes: p.bytes,
+        });
+        assert_eq!(back.pointers, expected);
+        let void = round_trip(&op, true);
+        assert!(void.void && void.pointers.is_empty());
+    }
+
+    #[test]
+    fn a_cut_message_is_refused() {
+        assert_eq!(decode(&[5, 0, 0]), None);
+        assert_eq!(decode(&[7 | (1 << 32), 0, 0, 0, 0, 1]), None);
+    }
+}
