@@ -78,7 +78,7 @@ pub fn parse_range(text: &str) -> Result<(usize, usize), String> {
 ///
 /// # Errors
 /// If it begins past the end.
-pub fn check_range(from: usize, _to: usize, there: usize, what: &str) -> anyhow::Result<()> {
+pub fn check_range(from: usize, there: usize, what: &str) -> anyhow::Result<()> {
     if from < there {
         return Ok(());
     }

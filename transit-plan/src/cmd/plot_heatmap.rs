@@ -54,8 +54,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(1));
     }
     let windows = windows::of(&trace);
-    if let Some((from, to)) = args.iterations {
-        files::check_range(from, to, windows.list.len(), "iterations")?;
+    if let Some((from, _)) = args.iterations {
+        files::check_range(from, windows.list.len(), "iterations")?;
     }
     let ops = crate::assign::migrations_to_ops(&trace);
     let view = View::new(&trace, args.x, &windows, args.iterations, ops);
