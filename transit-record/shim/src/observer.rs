@@ -1,0 +1,160 @@
+//! The recorder: passes on what the hooks see, settles after each op where a card is emulated, and
+//! says at the end what it has.
+
+use std::io::Write;
+use std::sync::OnceLock;
+
+use transit_capture::{Capture, Config, Outcome, SettleCounts};
+use transit_hook::{Allocation, Driver, FunctionInfo, Observer, OpCall, Settings, StreamInfo};
+
+/// This process' recorder.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    capture: Capture,
+    config: OnceLock<Config>,
+}
+
+pub(crate) static RECORDER: Recorder = Recorder {
+    capture: Capture::new(),
+    config: OnceLock::new(),
+};
+
+impl Recorder {
+    /// Says what is to be recorded, before anything happens.
+    pub(crate) fn configure(&self, settings: &Settings) {
+        let _ = self.config.set(Config::of_recorder(settings));
+    }
+}
+
+impl Observer for Recorder {
+    fn started(&self, driver: &'static Driver) {
+        if let Some(config) = self.config.get() {
+            RECORDER.capture.start(config.clone(), driver);
+        }
+    }
+
+    fn function(&self, function: &FunctionInfo<'_>) {
+        RECORDER.capture.function(function);
+    }
+
+    fn stream(&self, stream: &StreamInfo) {
+        RECORDER.capture.stream(stream);
+    }
+
+    fn allocated(&self, allocation: &Allocation) {
+        RECORDER.capture.allocated(allocation);
+    }
+
+    fn freeing(&self, allocation: &Allocation) {
+        RECORDER.capture.freeing(allocation);
+    }
+
+    fn before_op(&self, op: &OpCall<'_>) {
+        RECORDER.capture.before_op(op);
+    }
+
+    fn after_op(&self, op: &OpCall<'_>, result: u32) {
+        RECORDER.capture.after_op(op, result);
+        if result == 0 {
+            RECORDER.capture.settle(op);
+        }
+    }
+
+    fn synchronised(&self) {
+        RECORDER.capture.synchronised();
+    }
+
+    fn capturing(&self, begin: bool) {
+        RECORDER.capture.capturing(begin);
+    }
+
+    fn closing(&self) {
+        let outcome = RECORDER.capture.finish();
+        let Some(config) = self.config.get().filter(|config| !config.quiet) else {
+            return;
+        };
+        if let Some(outcome) = outcome {
+            let counts = RECORDER.capture.settle_counts();
+            let text = last_line(&outcome, config.card_bytes.map(|_| counts));
+            let _ = std::io::stderr().write_all(format!("{}: {text}\n", config.prefix).as_bytes());
+        }
+    }
+}
+
+/// What the file holds, and whether it can be trusted: hooks and CUPTI must have seen the same.
+fn last_line(outcome: &Outcome, settled: Option<SettleCounts>) -> String {
+    let totals = &outcome.totals;
+    let name = outcome.path.file_name().unwrap_or(outcome.path.as_os_str());
+    let mut text = format!(
+        "{}: {} ops, {} migrations, {} KiB",
+        name.display(),
+        totals.ops,
+        outcome.migrations,
+        outcome.bytes.div_ceil(1024)
+    );
+    if let Some(iterations) = outcome.iterations {
+        text += &format!(", about {iterations} iterations");
+    }
+    text += &match (totals.hooked_ops, totals.cupti_ops) {
+        (hooked, cupti) if hooked == cupti => {
+            format!("; hooks and CUPTI agree on {hooked} pieces of device work")
+        }
+        (hooked, 0) => format!("; CUPTI confirmed none of {hooked} pieces of device work"),
+        (hooked, cupti) => {
+            format!("; hooks saw {hooked} pieces of device work, CUPTI {cupti}: times are missing")
+        }
+    };
+    if let Some(counts) = settled {
+        text += &format!(
+            "; card settled after {} ops, {} put off, {} MiB evicted",
+            counts.settled,
+            counts.deferred,
+            counts.evicted_bytes >> 20
+        );
+        if counts.refused > 0 {
+            text += &format!(", {} evictions refused", counts.refused);
+        }
+    }
+    let drops = totals.drops;
+    for (lost, what) in [
+        (drops.ops, "ops"),
+        (drops.cupti, "CUPTI records"),
+        (drops.unplaced, "transfers outside every allocation"),
+        (drops.bad_times, "records with impossible times"),
+    ] {
+        if lost > 0 {
+            text += &format!("; lost: {lost} {what}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_whether_hooks_and_cupti_agree_and_what_was_lost() {
+        let mut outcome = Outcome {
+            path: "/d/x.trace.zst".into(),
+            ..Outcome::default()
+        };
+        outcome.totals.ops = 5;
+        outcome.totals.hooked_ops = 7;
+        outcome.totals.cupti_ops = 7;
+        let line = last_line(&outcome, None);
+        assert!(line.starts_with("x.trace.zst: 5 ops"), "{line}");
+        assert!(
+            line.contains("agree on 7") && !line.contains("lost"),
+            "{line}"
+        );
+        outcome.totals.cupti_ops = 6;
+        outcome.totals.drops.cupti = 1;
+        let line = last_line(&outcome, Some(SettleCounts::default()));
+        assert!(line.contains("saw 7") && line.contains("CUPTI 6"), "{line}");
+        assert!(
+            line.contains("lost: 1 CUPTI records") && line.contains("settled"),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! What is said after the job: where the traces are and the command that comes next.
+
+use std::path::PathBuf;
+
+/// The last lines. `output` is what was given to `-o`; `build` finds all ranks by it.
+pub(crate) fn lines(
+    traces: &[PathBuf],
+    output: &str,
+    hbm_limit_bytes: Option<u64>,
+    verbose: bool,
+) -> Vec<String> {
+    let wrote = match traces {
+        [] if verbose => {
+            return vec![
+                "no trace: the job made no GPU allocation and launched nothing, or runs on \
+                 another host"
+                    .to_owned(),
+            ];
+        }
+        [] => return Vec::new(),
+        [only] => format!("wrote {}", only.display()),
+        [first, .., last] => {
+            format!(
+                "wrote {} traces, {} to {}",
+                traces.len(),
+                first.display(),
+                last.display()
+            )
+        }
+    };
+    vec![
+        wrote,
+        format!("next: {}", command(traces, output, hbm_limit_bytes)),
+    ]
+}
+
+fn command(traces: &[PathBuf], output: &str, hbm_limit_bytes: Option<u64>) -> String {
+    let single = traces.first().filter(|_| traces.len() == 1);
+    let trace = single.map_or_else(|| output.to_owned(), |path| path.display().to_string());
+    // A trace written under a name of its own (`.pidN`) is found by that name only.
+    let trace = if trace.ends_with(output) {
+        output.to_owned()
+    } else {
+        trace
+    };
+    let stem = trace
+        .strip_suffix(".trace.zst")
+        .or_else(|| trace.strip_suffix(".zst"));
+    let plan = format!("{}.plan", stem.unwrap_or(&trace));
+    match hbm_limit_bytes {
+        Some(0) => format!("transit-plan plot heatmap {}", quoted(&trace)),
+        Some(limit) => format!(
+            "transit-plan build {} --emulate --hbm {limit} -o {}",
+            quoted(&trace),
+            quoted(&plan)
+        ),
+        None => {
+            format!(
+                "transit-plan build {} --hbm 80GiB -o {}",
+                quoted(&trace),
+                quoted(&plan)
+            )
+        }
+    }
+}
+
+/// As a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(traces: &[&str], limit: Option<u64>) -> Vec<String> {
+        let traces: Vec<PathBuf> = traces.iter().map(PathBuf::from).collect();
+        lines(&traces, "d/x.trace.zst", limit, false)
+    }
+
+    #[test]
+    fn the_next_command_can_be_pasted() {
+        assert_eq!(
+            said(&["/w/d/x.trace.zst"], None),
+            [
+                "wrote /w/d/x.trace.zst",
+                "next: transit-plan build d/x.trace.zst --hbm 80GiB -o d/x.plan"
+            ]
+        );
+        let ranks = said(
+            &["/w/d/x.rank0.trace.zst", "/w/d/x.rank1.trace.zst"],
+            Some(1 << 30),
+        );
+        assert!(ranks[0].starts_with("wrote 2 traces"));
+        assert_eq!(
+            ranks[1],
+            "next: transit-plan build d/x.trace.zst --emulate --hbm 1073741824 -o d/x.plan"
+        );
+        let own = said(&["/w/d/x.pid7.trace.zst"], None);
+        assert!(own[1].contains("build /w/d/x.pid7.trace.zst"), "{own:?}");
+    }
+
+    #[test]
+    fn a_job_without_a_gpu_is_worth_a_word_only_to_who_asks() {
+        assert!(said(&[], None).is_empty());
+        assert_eq!(lines(&[], "x", None, true).len(), 1);
+        assert_eq!(quoted("a b'c"), r"'a b'\''c'");
+    }
+}
