@@ -6,16 +6,21 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::{fs, process};
 
+use transit_capture::{Capture, Config};
+use transit_format::trace::model::Drops;
 use transit_hook::driver::Driver;
 use transit_hook::observer::{Allocation, FunctionInfo, Observer, OpCall, StreamInfo};
 use transit_hook::settings::Settings;
 use transit_launch::template::{Place, expand};
 
-use crate::load;
+use crate::load::{self, Loaded};
 use crate::session::Session;
 
 /// First word of every line on stderr.
 pub(crate) const PREFIX: &str = "transit-replay";
+
+/// Records the replayed run where asked to, and keeps an emulated card while the plan does not.
+static CAPTURE: Capture = Capture::new();
 
 /// The process' one replayer.
 #[derive(Debug)]
@@ -70,54 +75,116 @@ fn publish(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&temporary, path).inspect_err(|_| drop(fs::remove_file(&temporary)))
 }
 
+/// What is captured of a run under `loaded`: a trace if one was asked for, and what the plan's
+/// emulated card needs.
+fn capture_config(settings: &Settings, loaded: Option<&Loaded>) -> Config {
+    let card_bytes = loaded
+        .map(|loaded| loaded.plan.shape.card_bytes)
+        .filter(|&bytes| bytes > 0);
+    let policy = loaded.map(|loaded| loaded.plan.meta.policy.clone());
+    let plan = loaded.map(|loaded| ("plan".to_owned(), loaded.path.display().to_string()));
+    let hash = loaded.map(|loaded| {
+        (
+            "plan of trace".to_owned(),
+            loaded.plan.meta.trace_hash.clone(),
+        )
+    });
+    Config {
+        prefix: PREFIX,
+        quiet: settings.quiet,
+        trace: settings.trace.clone(),
+        skip_ops: 0,
+        iterations: settings.iterations,
+        max_bytes: settings.max_bytes,
+        card_bytes,
+        faults: settings.faults || card_bytes.is_some(),
+        min_convert_bytes: settings.min_bytes,
+        replayed_policy: policy,
+        notes: plan.into_iter().chain(hash).collect(),
+    }
+}
+
 impl Observer for Director {
     fn started(&self, driver: &'static Driver) {
         let Some(settings) = self.settings.get() else {
             return;
         };
-        match load::load(settings.plan.as_deref()) {
-            Ok(loaded) => drop(self.session.set(Session::new(driver, loaded))),
+        let loaded = load::load(settings.plan.as_deref());
+        CAPTURE.start(capture_config(settings, loaded.as_ref().ok()), driver);
+        match loaded {
+            Ok(loaded) => drop(self.session.set(Session::new(driver, loaded, &CAPTURE))),
             Err(error) => say(&format!("{error}; the job runs without directions")),
         }
     }
 
-    fn function(&self, _: &FunctionInfo<'_>) {}
+    fn function(&self, function: &FunctionInfo<'_>) {
+        CAPTURE.function(function);
+    }
 
     fn stream(&self, stream: &StreamInfo) {
+        CAPTURE.stream(stream);
         if let Some(session) = self.session.get() {
             session.stream(stream);
         }
     }
 
     fn allocated(&self, allocation: &Allocation) {
+        CAPTURE.allocated(allocation);
         if let Some(session) = self.session.get() {
             session.allocated(allocation);
         }
     }
 
     fn freeing(&self, allocation: &Allocation) {
+        CAPTURE.freeing(allocation);
         if let Some(session) = self.session.get() {
             session.freeing(allocation);
         }
     }
 
     fn before_op(&self, op: &OpCall<'_>) {
-        if let Some(session) = self.session.get() {
-            session.before_op(op);
+        CAPTURE.before_op(op);
+        let Some(session) = self.session.get() else {
+            return;
+        };
+        if session.before_op(op).iteration {
+            CAPTURE.iteration();
         }
     }
 
-    fn after_op(&self, _: &OpCall<'_>, _: u32) {}
+    fn after_op(&self, op: &OpCall<'_>, result: u32) {
+        CAPTURE.after_op(op, result);
+        if let Some(session) = self.session.get() {
+            session.after_op(op);
+        }
+    }
 
-    fn synchronised(&self) {}
+    fn synchronised(&self) {
+        CAPTURE.synchronised();
+    }
 
     fn capturing(&self, begin: bool) {
+        CAPTURE.capturing(begin);
         if let Some(session) = self.session.get() {
             session.captured(begin);
         }
     }
 
     fn closing(&self) {
+        let written = CAPTURE.finish();
+        if let Some(outcome) = written.filter(|outcome| outcome.totals.drops != Drops::default()) {
+            let Drops {
+                ops,
+                cupti,
+                unplaced,
+                bad_times,
+            } = outcome.totals.drops;
+            say(&format!(
+                "{}: lost {ops} ops and {cupti} CUPTI records, left out {unplaced} outside tracked \
+                 memory and {bad_times} with impossible times",
+                outcome.path.display()
+            ));
+        }
         let Some(session) = self.session.get() else {
             return;
         };
@@ -129,8 +196,9 @@ impl Observer for Director {
     }
 
     fn wants_host_time(&self) -> bool {
-        self.settings
-            .get()
-            .is_some_and(|settings| settings.trace.is_some())
+        // Asked before the plan is read: with a card the live loop needs the time too.
+        self.settings.get().is_some_and(|settings| {
+            settings.trace.is_some() || load::emulates(settings.plan.as_deref())
+        })
     }
 }

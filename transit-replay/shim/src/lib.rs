@@ -1,6 +1,7 @@
 //! libtransit_replay.so: follows a plan inside the job and issues its steps. Preloaded by
 //! `transit-replay`; inert until the process' first successful `cuInit`.
 
+mod card;
 mod director;
 mod follow;
 mod guarded;

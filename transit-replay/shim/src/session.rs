@@ -1,13 +1,15 @@
 //! A process under a plan: the follower, the bindings and what is done with its verdicts.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use transit_capture::Capture;
 use transit_format::plan::model::Action;
 use transit_hook::driver::Driver;
 use transit_hook::observer::{Allocation, OpCall, StreamInfo};
 
+use crate::card::{Card, expected};
 use crate::follow::bind::Bindings;
 use crate::follow::ledger::{Ledger, Live};
 use crate::follow::script::Script;
@@ -32,6 +34,10 @@ pub(crate) struct Session {
     ledger: Mutex<Ledger>,
     follower: Guarded<Follower>,
     placed: Placed,
+    /// Where the plan has an emulated card.
+    card: Option<Card>,
+    /// The midpoint's advice has been given once.
+    advised: AtomicBool,
     /// Captures open anywhere in the process.
     captures: AtomicU32,
     /// What was done.
@@ -40,7 +46,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Lays the plan out; all memory the launch path needs is reserved and touched here.
-    pub(crate) fn new(driver: &'static Driver, loaded: Loaded) -> Self {
+    pub(crate) fn new(driver: &'static Driver, loaded: Loaded, capture: &'static Capture) -> Self {
         let script = Arc::new(Script::new(&loaded.plan));
         let bindings = Arc::new(Bindings::new(script.allocs.len()));
         Self {
@@ -50,6 +56,8 @@ impl Session {
             ledger: Mutex::new(Ledger::new(&script)),
             follower: Guarded::new(Follower::new(Arc::clone(&script), Arc::clone(&bindings))),
             placed: Placed::new(&script),
+            card: (script.shape.card_bytes > 0).then(|| Card::new(capture)),
+            advised: AtomicBool::new(false),
             captures: AtomicU32::new(0),
             tally: Tally::default(),
             script,
@@ -132,11 +140,35 @@ impl Session {
             add(&self.tally.contended, 1);
             return Verdict::default();
         };
-        if verdict.steps.count == 0 && !verdict.midpoint && verdict.settle.is_none() {
-            return verdict;
+        let mut verdict = verdict;
+        if let Some(card) = &self.card
+            && !self.governed_by_plan(card, call, &verdict)
+        {
+            verdict.steps.count = 0;
         }
-        self.act(call, &verdict);
+        if verdict.steps.count > 0 || verdict.midpoint || verdict.settle.is_some() {
+            self.act(call, &verdict);
+        }
         verdict
+    }
+
+    /// Whether the plan's steps may be issued where it has an emulated card.
+    fn governed_by_plan(&self, card: &Card, call: &OpCall<'_>, verdict: &Verdict) -> bool {
+        let Self {
+            script, bindings, ..
+        } = self;
+        let ready = || {
+            let advice_due = script.shape.advise_all_at_midpoint;
+            !bindings.unconfirmed() && (!advice_due || self.advised.load(Ordering::Relaxed))
+        };
+        card.governed_by_plan(call, verdict, ready, || expected(script, bindings))
+    }
+
+    /// The op was issued.
+    pub(crate) fn after_op(&self, call: &OpCall<'_>) {
+        if let Some(card) = &self.card {
+            card.after_op(call);
+        }
     }
 
     fn act(&self, call: &OpCall<'_>, verdict: &Verdict) {
@@ -200,6 +232,7 @@ impl Session {
                     .act(Action::AdviseAccessedBy, live.address, live.bytes, target);
             }
             if count < ADVISED_AT_ONCE {
+                self.advised.store(true, Ordering::Relaxed);
                 return;
             }
         }

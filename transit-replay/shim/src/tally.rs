@@ -163,7 +163,7 @@ impl Summary {
         ];
         let mut json = format!(
             "{{\n  \"plan\": {},\n  \"policy\": {},\n  \"state\": \"{}\",\n  \
-             \"bound_percent\": {:.3},\n  \"matched_percent\": {:.3}",
+             \"bound_percent\": {:.3},\n  \"ops_matched_percent\": {:.3}",
             quoted(&self.plan),
             quoted(&self.policy),
             self.phase.name(),
@@ -256,7 +256,7 @@ mod tests {
     fn the_json_is_json_whatever_the_path() {
         let json = summary().json(&Tally::default());
         assert!(json.contains(r#""plan": "a \"b\"\u000a.plan""#), "{json}");
-        assert!(json.contains("\"matched_percent\": 99.000"));
+        assert!(json.contains("\"ops_matched_percent\": 99.000"));
         assert!(json.trim_end().ends_with('}'));
     }
 }

@@ -56,6 +56,11 @@ pub(crate) struct Verdict {
     pub(crate) settle: Option<bool>,
     /// The main stream is in step.
     pub(crate) tracking: bool,
+    /// The op came where it was expected: no step before it was passed over.
+    pub(crate) in_order: bool,
+    /// With this op begins an iteration that follows a completed one: a plan with an emulated card
+    /// may take over.
+    pub(crate) handover: bool,
 }
 
 /// Counters for the exit line.
@@ -189,25 +194,37 @@ impl Follower {
             return self.seek(call);
         }
         let track = Track::new(&self.script, &self.bindings, lane.plan);
-        let was_tracking = lane.state == State::Tracking;
-        let taken = if was_tracking {
+        let expected = if lane.next >= track.length {
+            0
+        } else {
+            lane.next
+        };
+        let taken = if lane.state == State::Tracking {
             side::take(&track, lane, call)
         } else {
             resync::take(&track, lane, call)
         };
         if track.stream != self.script.main_stream() {
-            return self.finish(call, taken, Verdict::default());
+            let in_order = taken.at == expected;
+            return self.finish(
+                call,
+                taken,
+                Verdict {
+                    in_order,
+                    ..Verdict::default()
+                },
+            );
         }
         if taken.at == NONE || lane.watch > 0 {
-            return self.doubtful(call, taken);
+            return self.doubtful(call, taken, expected);
         }
-        self.main_op(call, taken)
+        self.main_op(call, taken, expected)
     }
 
     /// The main lane has no place for this op, or had none lately: an iteration's start overrules
     /// whatever place it has.
     #[cold]
-    fn doubtful(&mut self, call: &OpCall<'_>, taken: Taken) -> Verdict {
+    fn doubtful(&mut self, call: &OpCall<'_>, taken: Taken, expected: u32) -> Verdict {
         let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
             return Verdict::default();
         };
@@ -224,7 +241,7 @@ impl Follower {
             }
         }
         if taken.at != NONE {
-            return self.main_op(call, taken);
+            return self.main_op(call, taken, expected);
         }
         self.finish(call, taken, Verdict::default())
     }
@@ -322,14 +339,18 @@ impl Follower {
             by_name: true,
             ..Taken::nothing()
         };
-        self.main_op(call, found)
+        self.main_op(call, found, NONE)
     }
 
-    fn main_op(&mut self, call: &OpCall<'_>, taken: Taken) -> Verdict {
-        let mut verdict = Verdict::default();
+    fn main_op(&mut self, call: &OpCall<'_>, taken: Taken, expected: u32) -> Verdict {
+        let mut verdict = Verdict {
+            in_order: taken.at == expected,
+            ..Verdict::default()
+        };
         if taken.started {
             self.start_iteration(taken.at == 0);
             verdict.iteration = true;
+            verdict.handover = taken.at == 0 && self.counters.completed > 0;
         }
         if self.midpoint_due && taken.at >= self.script.shape.midpoint.0 {
             self.midpoint_due = false;

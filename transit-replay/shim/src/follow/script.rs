@@ -76,7 +76,6 @@ pub(crate) struct Script {
     pub(crate) ranges: Vec<Range>,
     pub(crate) allocs: Vec<PlanAlloc>,
     pub(crate) placements: Vec<Placement>,
-    #[expect(dead_code, reason = "the emulated card reads it")]
     pub(crate) start_resident: Vec<Range>,
     /// How an iteration's start is recognised.
     pub(crate) anchor: Anchor,

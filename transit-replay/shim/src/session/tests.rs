@@ -14,6 +14,8 @@ use transit_hook::observer::PointerArg;
 
 use super::*;
 
+static CAPTURE: Capture = Capture::new();
+
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 1 << 40;
 
@@ -126,6 +128,7 @@ fn session(plan: Plan) -> Session {
             path: PathBuf::from("t.plan"),
             plan,
         },
+        &CAPTURE,
     );
     session.stream(&StreamInfo {
         id: StreamId(0),
