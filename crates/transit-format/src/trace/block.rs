@@ -388,3 +388,103 @@ pub(super) fn unframe(
         Err(code) => Err(flaw(zstd_safe::get_error_name(code).to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> BlockHeader {
+        let counts = Counts {
+            functions: 1,
+            streams: 2,
+            allocs: 3,
+            frees: 4,
+            ops: 5,
+            op_times: 6,
+            migrations: 7,
+            faults: 8,
+            marks: 9,
+            totals: 1,
+        };
+        let before = Before {
+            functions: 11,
+            streams: 12,
+            allocs: 13,
+            ops: 1 << 40,
+        };
+        BlockHeader {
+            kind: Kind::Events,
+            sequence: 3,
+            counts,
+            before,
+        }
+    }
+
+    fn content(header: &BlockHeader, body: &[u8]) -> Vec<u8> {
+        [&header.encode(body), body].concat()
+    }
+
+    #[test]
+    fn a_header_returns_and_has_the_documented_layout() {
+        let content = content(&filled(), b"body");
+        assert_eq!(content.len(), HEADER_BYTES + 4);
+        assert_eq!(
+            BlockHeader::decode(&content).unwrap(),
+            (filled(), &b"body"[..])
+        );
+        assert_eq!(content[..12], *b"TRTB\x01\x00\x02\x00\x03\x00\x00\x00");
+        assert_eq!((u32_at(&content, 36), u32_at(&content, 56)), (5, 1));
+        assert_eq!((u32_at(&content, 60), u32_at(&content, 76)), (11, 1 << 8));
+    }
+
+    #[test]
+    fn every_flip_and_every_cut_is_seen() {
+        let good = content(&filled(), b"body");
+        for length in 0..good.len() {
+            assert!(
+                BlockHeader::decode(&good[..length]).is_err(),
+                "accepted {length} bytes"
+            );
+        }
+        for at in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[at / 8] ^= 1 << (at % 8);
+            assert!(BlockHeader::decode(&bad).is_err(), "bit {at} went unseen");
+        }
+    }
+
+    #[test]
+    fn magic_version_and_counts_have_errors_of_their_own() {
+        let good = content(&filled(), b"");
+        let kind_of = |bytes: &[u8]| BlockHeader::decode(bytes).unwrap_err().kind;
+        assert_eq!(kind_of(&[b"XXXX", &good[4..]].concat()), FlawKind::Foreign);
+        assert_eq!(
+            kind_of(&[&good[..4], &[2, 0], &good[6..]].concat()),
+            FlawKind::Newer
+        );
+        assert_eq!(
+            kind_of(&[&good[..4], &[0, 0], &good[6..]].concat()),
+            FlawKind::Damaged
+        );
+        let counts = Counts {
+            ops: MAX_COUNT + 1,
+            ..Counts::default()
+        };
+        let huge = content(&BlockHeader { counts, ..filled() }, b"");
+        assert_eq!(kind_of(&huge), FlawKind::TooLarge);
+    }
+
+    #[test]
+    fn a_frame_holds_size_and_checksum() {
+        let mut framer = Framer::new().unwrap();
+        let frame = framer.frame(&filled(), &[7; 1000]).unwrap();
+        assert_eq!(
+            zstd_safe::get_frame_content_size(&frame).unwrap(),
+            Some(1080)
+        );
+        assert_eq!(frame[4] & 4, 4, "content checksum flag");
+        let mut content = Vec::new();
+        unframe(&mut zstd_safe::DCtx::create(), &frame, &mut content).unwrap();
+        assert_eq!(BlockHeader::decode(&content).unwrap().1, [7; 1000]);
+    }
+}

@@ -31,3 +31,22 @@ pub(in super::super) fn decode(body: &[u8]) -> Result<EndFacts, Flaw> {
     source.finish()?;
     Ok(EndFacts { events, ops })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_returns() {
+        let facts = EndFacts {
+            events: u64::MAX,
+            ops: 300,
+        };
+        let body = encode(facts).unwrap();
+        assert_eq!(decode(&body).unwrap(), facts);
+        for length in 0..body.len() {
+            assert!(decode(&body[..length]).is_err());
+        }
+        assert!(decode(&[body.as_slice(), &[0]].concat()).is_err());
+    }
+}

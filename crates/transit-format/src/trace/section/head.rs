@@ -61,3 +61,61 @@ pub(in super::super) fn decode(body: &[u8]) -> Result<Header, Flaw> {
         notes,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::noise;
+    use super::*;
+
+    fn filled() -> Header {
+        Header {
+            tool_version: "0.1.0".to_owned(),
+            command: vec!["train".to_owned(), "--größe=8".to_owned(), String::new()],
+            host: "node17".to_owned(),
+            pid: 4711,
+            rank: Some(9),
+            local_rank: None,
+            start_unix_s: u64::MAX,
+            device_name: "NVIDIA H200".to_owned(),
+            device_total_bytes: 1 << 37,
+            driver_version: 13000,
+            cupti_version: 26,
+            emulated_card_bytes: Some(0),
+            faults_recorded: true,
+            replayed_policy: Some("hybrid 0badcafe".to_owned()),
+            min_convert_bytes: 2 << 20,
+            notes: vec![("allocator".to_owned(), "caching".to_owned())],
+        }
+    }
+
+    #[test]
+    fn headers_return() {
+        for header in [Header::default(), filled()] {
+            let body = encode(&header).unwrap();
+            assert_eq!(decode(&body).unwrap(), header);
+            for length in 0..body.len() {
+                assert!(
+                    decode(&body[..length]).is_err(),
+                    "accepted {length} of {}",
+                    body.len()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_that_claims_to_be_huge_is_refused_before_it_is_made() {
+        // Tool version "", then a command of 2^62 texts.
+        let body = [&[0, 253][..], &(1_u64 << 62).to_le_bytes()].concat();
+        assert!(decode(&body).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn noise_does_no_harm(bytes in noise()) {
+            let _ = decode(&bytes);
+        }
+    }
+}

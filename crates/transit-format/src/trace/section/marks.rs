@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! marks   columns kind (unsigned), at_op (signed, difference), at_ns (same)
-//! totals  ten varints less one: ops, CUPTI ops, hooked ops, converted peak bytes, unconverted
+//! totals  nine varints: ops, CUPTI ops, hooked ops, converted peak bytes, unconverted
 //!         peak bytes, then drops: ops, CUPTI, unplaced, bad times
 //! ```
 
@@ -97,4 +97,47 @@ pub(super) fn get_totals(source: &mut Source<'_>) -> Result<Totals, Flaw> {
         unconverted_peak_bytes,
         drops,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::{exercise, noise, read_all};
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn marks_return(values in prop::collection::vec((0_usize..6, any::<[u64; 2]>()), 1..8)) {
+            let mark = |(kind, [at_op, at_ns]): (usize, [u64; 2])| Mark {
+                kind: KINDS[kind],
+                at_op: OpSeq(at_op),
+                at_ns: Nanos(at_ns),
+            };
+            let values: Vec<Mark> = values.into_iter().map(mark).collect();
+            let put = |sink: &mut Sink| put_marks(sink, &values);
+            exercise(&values, put, |source| get_marks(source, values.len()));
+        }
+
+        #[test]
+        fn totals_return(values in any::<[u64; 9]>()) {
+            let [ops, cupti_ops, hooked_ops, converted, unconverted, a, b, c, d] = values;
+            let totals = Totals {
+                ops,
+                cupti_ops,
+                hooked_ops,
+                converted_peak_bytes: converted,
+                unconverted_peak_bytes: unconverted,
+                drops: Drops { ops: a, cupti: b, unplaced: c, bad_times: d },
+            };
+            exercise(&totals, |sink| put_totals(sink, &totals), get_totals);
+        }
+
+        #[test]
+        fn noise_does_no_harm(bytes in noise(), count in 0_usize..300) {
+            let _ = read_all(&bytes, |source| get_marks(source, count));
+            let _ = read_all(&bytes, get_totals);
+        }
+    }
 }

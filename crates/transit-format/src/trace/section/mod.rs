@@ -9,6 +9,9 @@ pub(super) mod tables;
 pub(super) mod times;
 pub(super) mod transfers;
 
+#[cfg(test)]
+mod testing;
+
 use super::block::{Counts, Flaw};
 use super::coding::{Sink, Source};
 use super::model::{Alloc, Fault, Free, Function, Mark, Migration, Op, Pointer, Stream, Totals};

@@ -278,3 +278,112 @@ fn kind_from(code: u64) -> Option<OpKind> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::{body_of, exercise, noise, read_all};
+    use super::*;
+
+    fn op() -> impl Strategy<Value = (Op, Vec<Pointer>)> {
+        let pointer = (0_u32..4, 0_u64..3, 0_u64..2).prop_map(|(alloc, offset, bytes)| Pointer {
+            alloc: AllocId(alloc),
+            offset,
+            bytes,
+        });
+        let op = (0_u64..4, 0_u32..3, 0_u32..3, any::<bool>(), any::<u64>());
+        let op = op.prop_map(|(kind, stream, function, shaped, issued_ns)| Op {
+            kind: kind_from(kind).unwrap(),
+            stream: StreamId(stream),
+            function: FunctionId(function),
+            shape: if shaped { u32::MAX } else { 0 },
+            issued_ns: Nanos(issued_ns),
+            ..Op::default()
+        });
+        (op, prop::collection::vec(pointer, 0..4))
+    }
+
+    /// Ops with their pointers laid out as a writer does.
+    fn lay_out(values: &[(Op, Vec<Pointer>)]) -> (Vec<Op>, Vec<Pointer>) {
+        let mut pointers = Vec::new();
+        let mut ops = Vec::new();
+        for (op, list) in values {
+            let count = u32::try_from(list.len()).unwrap();
+            ops.push(Op {
+                first_pointer: pointers.len() as u64,
+                pointers: count,
+                ..*op
+            });
+            pointers.extend_from_slice(list);
+        }
+        (ops, pointers)
+    }
+
+    /// Reads the section as ops with their own pointers.
+    fn get_values(source: &mut Source<'_>, count: usize) -> Result<Vec<(Op, Vec<Pointer>)>, Flaw> {
+        let Decoded {
+            ops,
+            pointers,
+            lists,
+        } = get(source, count)?;
+        let own = |op: Op| {
+            let list = lists[usize::try_from(op.first_pointer).unwrap()];
+            let list = pointers[list.first..][..list.count as usize].to_vec();
+            (
+                Op {
+                    first_pointer: 0,
+                    pointers: 0,
+                    ..op
+                },
+                list,
+            )
+        };
+        Ok(ops.into_iter().map(own).collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn ops_return(values in prop::collection::vec(op(), 1..12)) {
+            let (ops, pointers) = lay_out(&values);
+            let put = |sink: &mut Sink| put(sink, &ops, &pointers);
+            exercise(&values, put, |source| get_values(source, ops.len()));
+        }
+
+        #[test]
+        fn noise_does_no_harm(bytes in noise(), count in 0_usize..300) {
+            let _ = read_all(&bytes, |source| get_values(source, count));
+        }
+    }
+
+    #[test]
+    fn a_repeated_launch_is_stored_once() {
+        let pointer = Pointer {
+            alloc: AllocId(7),
+            offset: 4096,
+            bytes: 0,
+        };
+        let value = (Op::default(), vec![pointer; 3]);
+        let (ops, pointers) = lay_out(&vec![value; 100]);
+        let body = body_of(|sink| put(sink, &ops, &pointers));
+        let decoded = read_all(&body, |source| get(source, 100)).unwrap();
+        assert_eq!((decoded.lists.len(), decoded.pointers.len()), (1, 3));
+    }
+
+    #[test]
+    fn numbers_past_their_table_are_refused() {
+        let (ops, pointers) = lay_out(&[(Op::default(), vec![Pointer::default()])]);
+        let body = body_of(|sink| put(sink, &ops, &pointers));
+        // The last columns hold one number each as (base, scale, width, no planes).
+        for (at, what) in [
+            (body.len() - 12, "template"),
+            (body.len() - 8, "pointer list"),
+        ] {
+            let mut bad = body.clone();
+            bad[at] = 2;
+            let flaw = read_all(&bad, |source| get(source, 1)).err().unwrap();
+            assert!(flaw.what.starts_with(what), "{flaw:?}");
+        }
+    }
+}

@@ -176,3 +176,79 @@ pub(super) fn get_frees(source: &mut Source<'_>, count: usize) -> Result<Vec<Fre
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::{exercise, noise, read_all};
+    use super::*;
+
+    fn alloc() -> impl Strategy<Value = Alloc> {
+        let caller = prop_oneof![Just(""), Just("libc10_cuda.so"), Just("libcublas.so.13")];
+        (any::<[u64; 4]>(), any::<u32>(), any::<[bool; 2]>(), caller).prop_map(
+            |([address, bytes, at_op, at_ns], device, [converted, managed], caller)| Alloc {
+                address,
+                bytes,
+                device,
+                converted,
+                managed,
+                caller: caller.to_owned(),
+                at_op: OpSeq(at_op),
+                at_ns: Nanos(at_ns),
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn functions_return(values in prop::collection::vec((".{0,12}", any::<u32>()), 1..6)) {
+            let function = |(name, params)| Function { name, params };
+            let values: Vec<Function> = values.into_iter().map(function).collect();
+            let count = values.len();
+            let put = |sink: &mut Sink| put_functions(sink, &values);
+            exercise(&values, put, |source| get_functions(source, count));
+        }
+
+        #[test]
+        fn streams_return(values in prop::collection::vec((0_usize..3, any::<[u32; 2]>()), 1..6)) {
+            let kinds = [StreamKind::Legacy, StreamKind::PerThread, StreamKind::Created];
+            let stream = |(kind, [device, turn]): (usize, [u32; 2])| Stream {
+                kind: kinds[kind],
+                device,
+                turn,
+            };
+            let values: Vec<Stream> = values.into_iter().map(stream).collect();
+            let count = values.len();
+            let put = |sink: &mut Sink| put_streams(sink, &values);
+            exercise(&values, put, |source| get_streams(source, count));
+        }
+
+        #[test]
+        fn allocations_return(values in prop::collection::vec(alloc(), 1..6)) {
+            let put = |sink: &mut Sink| put_allocs(sink, &values);
+            exercise(&values, put, |source| get_allocs(source, values.len()));
+        }
+
+        #[test]
+        fn frees_return(values in prop::collection::vec(any::<(u32, u64, u64)>(), 1..6)) {
+            let free = |(alloc, at_op, at_ns)| Free {
+                alloc: AllocId(alloc),
+                at_op: OpSeq(at_op),
+                at_ns: Nanos(at_ns),
+            };
+            let values: Vec<Free> = values.into_iter().map(free).collect();
+            let put = |sink: &mut Sink| put_frees(sink, &values);
+            exercise(&values, put, |source| get_frees(source, values.len()));
+        }
+
+        #[test]
+        fn noise_does_no_harm(bytes in noise(), count in 0_usize..300) {
+            let _ = read_all(&bytes, |source| get_functions(source, count));
+            let _ = read_all(&bytes, |source| get_streams(source, count));
+            let _ = read_all(&bytes, |source| get_allocs(source, count));
+            let _ = read_all(&bytes, |source| get_frees(source, count));
+        }
+    }
+}

@@ -66,3 +66,26 @@ pub(super) fn get_spans(
         (start, before)
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::{exercise, noise, read_all};
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn op_times_return(values in prop::collection::vec(any::<(u64, u64, u64)>(), 1..20)) {
+            let join = |(op, start_ns, end_ns)| OpTime { op, start_ns, end_ns };
+            let times: Vec<OpTime> = values.into_iter().map(join).collect();
+            exercise(&times, |sink| put(sink, &times), |source| get(source, times.len()));
+        }
+
+        #[test]
+        fn noise_does_no_harm(bytes in noise(), count in 0_usize..300) {
+            let _ = read_all(&bytes, |source| get(source, count));
+        }
+    }
+}

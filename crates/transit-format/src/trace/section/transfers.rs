@@ -178,3 +178,68 @@ pub(super) fn get_faults(source: &mut Source<'_>, count: usize) -> Result<Vec<Fa
     }
     Ok(faults)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::{exercise, noise, read_all};
+    use super::*;
+
+    fn op() -> impl Strategy<Value = Option<OpSeq>> {
+        // The last number has no place of its own: no process issues 2^64 ops.
+        prop::option::of((0..u64::MAX).prop_map(OpSeq))
+    }
+
+    fn migration() -> impl Strategy<Value = Migration> {
+        let kinds = (0_u64..3, 0_u64..6);
+        (any::<[u32; 2]>(), any::<[u64; 4]>(), kinds, op()).prop_map(
+            |([alloc, device], [offset, bytes, start, end], (direction, cause), op)| Migration {
+                alloc: AllocId(alloc),
+                offset,
+                bytes,
+                direction: value_of(&DIRECTIONS, direction).unwrap(),
+                cause: value_of(&CAUSES, cause).unwrap(),
+                device,
+                start_ns: Nanos(start),
+                end_ns: Nanos(end),
+                op,
+            },
+        )
+    }
+
+    fn fault() -> impl Strategy<Value = Fault> {
+        (any::<u32>(), any::<[u64; 4]>(), 0_u64..4, op()).prop_map(
+            |(alloc, [offset, value, start, end], kind, op)| Fault {
+                alloc: AllocId(alloc),
+                offset,
+                value,
+                kind: value_of(&FAULT_KINDS, kind).unwrap(),
+                start_ns: Nanos(start),
+                end_ns: Nanos(end),
+                op,
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn migrations_return(values in prop::collection::vec(migration(), 1..6)) {
+            let put = |sink: &mut Sink| put_migrations(sink, &values);
+            exercise(&values, put, |source| get_migrations(source, values.len()));
+        }
+
+        #[test]
+        fn faults_return(values in prop::collection::vec(fault(), 1..6)) {
+            let put = |sink: &mut Sink| put_faults(sink, &values);
+            exercise(&values, put, |source| get_faults(source, values.len()));
+        }
+
+        #[test]
+        fn noise_does_no_harm(bytes in noise(), count in 0_usize..300) {
+            let _ = read_all(&bytes, |source| get_migrations(source, count));
+            let _ = read_all(&bytes, |source| get_faults(source, count));
+        }
+    }
+}
