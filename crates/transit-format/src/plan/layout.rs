@@ -1,4 +1,4 @@
-//! Where things lie in a plan file: header, section table, and the fixed records of each section.
+//! What a plan file is made of: header, section table, and the sections' names and record sizes.
 //! Every record is little-endian and free of padding; sizes and offsets are asserted at compile
 //! time, so that an accidental change does not build.
 //!
@@ -13,165 +13,89 @@
 //! 28 36  0
 //! ```
 //!
-//! Header, section table, then sections in the order of their kinds, each padded to 8 bytes.
+//! Header, section table, then sections in the order of their kinds, each padded to 8 bytes with
+//! zeros. Magic and version keep their places in every later version.
 
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::section::allocs::AllocRecord;
+use super::section::names::NameRecord;
+use super::section::ops::OpRecord;
+use super::section::placements::PlacementRecord;
+use super::section::pointers::PointerRecord;
+use super::section::ranges::RangeRecord;
+use super::section::record;
+use super::section::shape::ShapeRecord;
+use super::section::steps::StepRecord;
+use super::section::streams::StreamRecord;
 
 /// First bytes of a plan.
-pub const MAGIC: [u8; 8] = *b"TRNSPLAN";
+pub(super) const MAGIC: [u8; 8] = *b"TRNSPLAN";
 /// Version written, and the newest that can be read.
 pub const VERSION: u32 = 1;
 /// Alignment of sections in the file.
-pub const ALIGN: usize = 8;
+pub(super) const ALIGN: usize = 8;
 
-/// Defines records and asserts their size.
-macro_rules! records {
-    ($($(#[$doc:meta])* $name:ident, $size:literal { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? })*) => {$(
-        $(#[$doc])*
-        #[derive(
-            Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable,
-            KnownLayout, Unaligned,
-        )]
-        #[repr(C)]
-        pub struct $name { $($(#[$field_doc])* pub(super) $field: $type),* }
-        const _: () = assert!(size_of::<$name>() == $size && align_of::<$name>() == 1);
-        const _: () = assert!($size % 8 == 0);
-    )*};
+record! {
+    /// The file's header.
+    pub(super) FileHeader, 64 {
+        0 magic: [u8; 8],
+        8 version: U32,
+        12 sections: U32,
+        16 file_bytes: U64,
+        24 crc: U32,
+        28 reserved: [U32; 9],
+    }
 }
 
-records! {
-    /// The file's header.
-    FileHeader, 64 {
-        magic: [u8; 8],
-        version: U32,
-        sections: U32,
-        file_bytes: U64,
-        crc: U32,
-        reserved: [U32; 9],
-    }
+record! {
     /// One entry of the section table.
-    SectionEntry, 32 {
-        kind: U32,
-        record_bytes: U32,
-        offset: U64,
-        records: U64,
-        crc: U32,
-        reserved: U32,
-    }
-    /// Numbers the replayer needs first.
-    ShapeRecord, 48 {
-        capacity_bytes: U64,
-        card_bytes: U64,
-        min_convert_bytes: U64,
-        main_stream: U32,
-        anchor_ops: U32,
-        midpoint: U32,
-        /// 1: advise `SetAccessedBy` on all at the midpoint.
-        flags: U32,
-        reserved: U64,
-    }
-    /// A function name: a stretch of the name bytes, and their FNV-1a hash.
-    NameRecord, 16 {
-        hash: U64,
-        first_byte: U32,
-        bytes: U32,
-    }
-    /// An allocation.
-    AllocRecord, 24 {
-        bytes: U64,
-        ordinal: U32,
-        turn: U32,
-        device: U32,
-        reserved: U32,
-    }
-    /// A stream and its ops: a stretch of the op records.
-    StreamRecord, 24 {
-        kind: U32,
-        device: U32,
-        turn: U32,
-        first_op: U32,
-        ops: U32,
-        reserved: U32,
-    }
-    /// An op: its pointers and steps are stretches of theirs.
-    OpRecord, 40 {
-        name_hash: U64,
-        shape: U32,
-        name: U32,
-        kind: U32,
-        pointers: U32,
-        first_pointer: U32,
-        first_step: U32,
-        steps: U32,
-        reserved: U32,
-    }
-    /// A pointer of an op.
-    PointerRecord, 16 {
-        offset: U64,
-        alloc: U32,
-        reserved: U32,
-    }
-    /// A step: its ranges are a stretch of the step ranges.
-    StepRecord, 24 {
-        action: U32,
-        stream: U32,
-        ordinal: U32,
-        first_range: U32,
-        ranges: U32,
-        reserved: U32,
-    }
-    /// A stretch of an allocation.
-    RangeRecord, 24 {
-        offset: U64,
-        bytes: U64,
-        alloc: U32,
-        reserved: U32,
-    }
-    /// A placement.
-    PlacementRecord, 32 {
-        range: RangeRecord,
-        action: U32,
-        reserved: U32,
+    pub(super) SectionEntry, 32 {
+        0 kind: U32,
+        4 record_bytes: U32,
+        8 offset: U64,
+        16 records: U64,
+        24 crc: U32,
+        28 reserved: U32,
     }
 }
 
 /// Sections, by their number in the file. All are always there, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
-    /// JSON text of [`super::model::Meta`].
+pub(super) enum Kind {
+    /// JSON text of `Meta`.
     Meta = 1,
-    /// One [`ShapeRecord`].
+    /// One shape record.
     Shape = 2,
-    /// [`NameRecord`]s.
+    /// Name records.
     Names = 3,
     /// Bytes of the names, UTF-8.
     NameBytes = 4,
-    /// [`AllocRecord`]s.
+    /// Allocation records.
     Allocs = 5,
-    /// [`StreamRecord`]s.
+    /// Stream records.
     Streams = 6,
-    /// [`OpRecord`]s of all streams.
+    /// Op records of all streams.
     Ops = 7,
-    /// [`PointerRecord`]s of all ops.
+    /// Pointer records of all ops.
     Pointers = 8,
-    /// [`StepRecord`]s of all ops.
+    /// Step records of all ops.
     Steps = 9,
-    /// [`RangeRecord`]s of all steps.
+    /// Range records of all steps.
     StepRanges = 10,
-    /// [`PlacementRecord`]s.
+    /// Placement records.
     Placements = 11,
-    /// [`RangeRecord`]s on the device when a steady iteration starts.
+    /// Range records: what is on the device when a steady iteration starts.
     StartResident = 12,
 }
 
 /// Number of sections.
-pub const SECTIONS: usize = 12;
+pub(super) const SECTIONS: usize = 12;
 
 impl Kind {
     /// All sections, in file order.
-    pub const ALL: [Self; SECTIONS] = [
+    pub(super) const ALL: [Self; SECTIONS] = [
         Self::Meta,
         Self::Shape,
         Self::Names,
@@ -187,8 +111,7 @@ impl Kind {
     ];
 
     /// The section's name in messages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Meta => "meta",
             Self::Shape => "shape",
@@ -206,8 +129,7 @@ impl Kind {
     }
 
     /// Bytes of one record.
-    #[must_use]
-    pub fn record_bytes(self) -> usize {
+    pub(super) fn record_bytes(self) -> usize {
         match self {
             Self::Meta | Self::NameBytes => 1,
             Self::Shape => size_of::<ShapeRecord>(),
@@ -230,4 +152,31 @@ pub(super) const PREFIX_BYTES: usize =
 /// The next multiple of [`ALIGN`].
 pub(super) fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever changes this changes the format: raise `VERSION`, and keep reading the old one.
+    #[test]
+    fn the_layout_is_that_of_version_1() {
+        let sections = Kind::ALL.map(|kind| (kind as u32, kind.name(), kind.record_bytes()));
+        let wanted = [
+            (1, "meta", 1),
+            (2, "shape", 48),
+            (3, "names", 16),
+            (4, "name bytes", 1),
+            (5, "allocations", 24),
+            (6, "streams", 24),
+            (7, "ops", 40),
+            (8, "pointers", 16),
+            (9, "steps", 24),
+            (10, "step ranges", 24),
+            (11, "placements", 32),
+            (12, "start resident", 24),
+        ];
+        assert_eq!(sections, wanted);
+        assert_eq!((VERSION, PREFIX_BYTES, &MAGIC), (1, 448, b"TRNSPLAN"));
+    }
 }

@@ -4,9 +4,9 @@
 //! A planner fills a [`model::Plan`] and [`write`]s it; a replayer opens a [`View`], whose
 //! accessors cost a load or two; tools [`read`] everything back as plain values.
 
-pub mod layout;
+mod layout;
 pub mod model;
-pub mod records;
+mod section;
 mod toc;
 mod validate;
 mod view;
@@ -16,10 +16,15 @@ use std::path::Path;
 
 use crate::error::Error;
 
-pub use layout::{
-    AllocRecord, NameRecord, OpRecord, PlacementRecord, PointerRecord, RangeRecord, StepRecord,
-    StreamRecord, VERSION,
-};
+pub use layout::VERSION;
+pub use section::allocs::AllocRecord;
+pub use section::names::NameRecord;
+pub use section::ops::OpRecord;
+pub use section::placements::PlacementRecord;
+pub use section::pointers::PointerRecord;
+pub use section::ranges::RangeRecord;
+pub use section::steps::StepRecord;
+pub use section::streams::StreamRecord;
 pub use view::View;
 pub use write::write;
 

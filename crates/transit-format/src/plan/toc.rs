@@ -106,6 +106,12 @@ pub(super) fn decode(file: &[u8], name: &str) -> Result<[Span; SECTIONS], Error>
         if crc32fast::hash(content) != entry.crc.get() {
             return flaw("CRC-32 does not match".to_owned());
         }
+        let padding = file
+            .get(shown + bytes..aligned(shown + bytes))
+            .unwrap_or_default();
+        if padding.iter().any(|byte| *byte != 0) {
+            return flaw("the bytes after it are not zero".to_owned());
+        }
         *span = Span {
             offset: shown,
             bytes,

@@ -10,11 +10,17 @@ use std::path::Path;
 use memmap2::{Mmap, MmapMut};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::layout::{
-    AllocRecord, Kind, NameRecord, OpRecord, PlacementRecord, PointerRecord, RangeRecord, SECTIONS,
-    ShapeRecord, StepRecord, StreamRecord,
-};
+use super::layout::{Kind, SECTIONS};
 use super::model::{Meta, Plan, PlanOp, PlanStream, Shape, Step};
+use super::section::allocs::AllocRecord;
+use super::section::names::NameRecord;
+use super::section::ops::OpRecord;
+use super::section::placements::PlacementRecord;
+use super::section::pointers::PointerRecord;
+use super::section::ranges::RangeRecord;
+use super::section::shape::ShapeRecord;
+use super::section::steps::StepRecord;
+use super::section::streams::StreamRecord;
 use super::{toc, validate};
 use crate::error::Error;
 use crate::ids::{Ordinal, StreamId};
@@ -177,6 +183,12 @@ impl View {
     #[must_use]
     pub fn pointers(&self, op: &OpRecord) -> &[PointerRecord] {
         slice_of(self.records(Kind::Pointers), op.pointer_span())
+    }
+
+    /// Managed pointers of all ops.
+    #[must_use]
+    pub fn all_pointers(&self) -> &[PointerRecord] {
+        self.records(Kind::Pointers)
     }
 
     /// Steps of an op, in order.
