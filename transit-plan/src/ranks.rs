@@ -85,6 +85,24 @@ pub fn with_rank(name: &Path, rank: Option<u32>) -> PathBuf {
     name.with_file_name(format!("{stem}.rank{rank}{suffix}"))
 }
 
+/// `job.plan` with a tag is `job.prefetch.plan`.
+#[must_use]
+pub fn with_tag(file: &str, tag: &str) -> String {
+    let (stem, suffix) = split_suffix(file);
+    format!("{stem}.{tag}{suffix}")
+}
+
+/// The plan's name where none is given: `x.plan` in the folder of `x.trace.zst`.
+#[must_use]
+pub fn plan_name(trace: &Path) -> PathBuf {
+    let file = trace
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    trace.with_file_name(format!("{}.plan", split_suffix(&file).0))
+}
+
 fn split_suffix(file: &str) -> (&str, &str) {
     for suffix in SUFFIXES {
         if let Some(stem) = file.strip_suffix(suffix) {

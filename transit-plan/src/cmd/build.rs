@@ -1,15 +1,264 @@
-//! `transit-plan build`: not written yet.
+//! `transit-plan build`: one plan per policy and rank, a table of what each should cost on stdout,
+//! what was written and the next command on stderr.
 
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use anyhow::Context;
+use transit_format::trace::Trace;
+
+use crate::build::{Options, Study, study};
+use crate::error::Next;
+use crate::iterations::Boundary;
+use crate::num::wide;
+use crate::policy::Policy;
+use crate::profile::Profile;
+use crate::progress::Progress;
+use crate::ranks::{self, RankFile};
+use crate::summary;
+
+const EXAMPLES: &str = "\
+Examples:
+  transit-plan build warmup.trace.zst --hbm 80GiB -o job.plan
+  transit-plan build warmup.trace.zst --policy base,prefetch,advise -o 'job.{policy}.plan'
+  transit-plan build warmup.trace.zst --policy auto --json
+  transit-plan build warmup.trace.zst --hbm 31GiB --emulate -o emulated.plan
+  transit-plan build warmup.trace.zst --boundary-op 'fused_adam' -o job.plan";
 
 /// Arguments of `build`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(before_help = EXAMPLES)]
+pub struct Args {
+    /// The trace, or the name given to `transit-record -o`: one plan is made for each rank.
+    trace: PathBuf,
+    /// Where to write. `{policy}` and `{rank}` are filled in; both are added where needed.
+    /// Default: the trace's name with `.plan`.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// base, prefetch, advise or a list of them; `auto` writes the one predicted to be fastest.
+    #[arg(long, value_delimiter = ',', default_value = "auto")]
+    policy: Vec<String>,
+    /// Memory of the GPU to plan for, as 80GiB. Default: the card the trace was recorded on.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    hbm: Option<u64>,
+    /// Keep within that card by evictions in the plan, for a GPU that has more memory. With a value:
+    /// within a card of that size.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, num_args = 0..=1,
+        default_missing_value = "0", require_equals = true)]
+    emulate: Option<u64>,
+    /// Merge ranges of one op that lie at most this far apart; `auto` takes the device profile's
+    /// break-even.
+    #[arg(long, value_name = "BYTES|auto", default_value = "128KiB")]
+    gap: String,
+    /// Prefetch the recorded migrations only, as in the paper, without simulating what else the
+    /// plan itself will have displaced.
+    #[arg(long)]
+    paper_literal: bool,
+    /// An iteration starts after ops whose function name matches this, or at this op (a number).
+    #[arg(long, value_name = "REGEX|SEQ")]
+    boundary_op: Option<String>,
+    /// Measured costs of the device, as TOML. Default: an H200's.
+    #[arg(long, value_name = "FILE")]
+    device_profile: Option<PathBuf>,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs it.
 ///
 /// # Errors
-/// Always, until it is written.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("build is not written yet")
+/// If an argument is wrong, a trace cannot be read or a plan cannot be written.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (options, auto) = options(&args)?;
+    let mut documents = Vec::new();
+    let mut written = Vec::new();
+    let mut out = io::stdout().lock();
+    for file in ranks::find(&args.trace)? {
+        let progress = Progress::new(&file.path.display().to_string());
+        progress.say("reading");
+        let trace = Trace::open(&file.path)
+            .with_context(|| format!("cannot read {}", file.path.display()))
+            .next("transit-plan inspect says how far the file is good")?;
+        let hash = file_hash(&file.path)?;
+        let found = study(&trace, &hash, &options, |doing| progress.say(doing))?;
+        progress.done();
+        let chosen: Vec<Policy> = match found.best() {
+            Some(best) if auto => vec![best.policy],
+            _ => options.policies.clone(),
+        };
+        let paths = write_plans(&args, &file, &found, &chosen)?;
+        if args.json {
+            documents.push(summary::json(&file.path, &found, &paths));
+        } else {
+            out.write_all(summary::text(&file.path, &found, &chosen).as_bytes())?;
+        }
+        written.extend(paths);
+    }
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &documents)?;
+        writeln!(out)?;
+    }
+    out.flush()?;
+    announce(&written);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &Args) -> anyhow::Result<(Options, bool)> {
+    let profile = args
+        .device_profile
+        .as_deref()
+        .map(Profile::read)
+        .transpose()?;
+    let profile = profile.unwrap_or_default();
+    let auto = args.policy.iter().any(|name| name == "auto");
+    let mut policies = Vec::new();
+    for name in args.policy.iter().filter(|name| *name != "auto") {
+        let policy: Policy = name.parse().map_err(anyhow::Error::msg)?;
+        if !policies.contains(&policy) {
+            policies.push(policy);
+        }
+    }
+    if policies.is_empty() {
+        policies = Policy::ALL.to_vec();
+    }
+    let gap_bytes = match args.gap.as_str() {
+        "auto" => profile.gap_bytes(),
+        text => parse_bytes(text)
+            .map_err(anyhow::Error::msg)
+            .context("--gap")?,
+    };
+    let options = Options {
+        policies,
+        hbm_bytes: args.hbm,
+        emulate: args.emulate.is_some(),
+        card_bytes: args.emulate.filter(|bytes| *bytes > 0),
+        gap_bytes,
+        paper_literal: args.paper_literal,
+        boundary: boundary(args.boundary_op.as_deref())?,
+        profile,
+    };
+    Ok((options, auto))
+}
+
+fn boundary(text: Option<&str>) -> anyhow::Result<Boundary> {
+    let Some(text) = text else {
+        return Ok(Boundary::Auto);
+    };
+    if let Ok(seq) = text.parse() {
+        return Ok(Boundary::Op(seq));
+    }
+    let pattern = regex::Regex::new(text)
+        .with_context(|| format!("--boundary-op {text:?} is no regular expression"))
+        .next("names are listed by transit-plan inspect; quote the expression for the shell")?;
+    Ok(Boundary::Pattern(pattern))
+}
+
+/// Reads a size: a number with an optional unit, `80GiB`, `512 MiB`, `1.5GB`.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    text.parse::<bytesize::ByteSize>()
+        .map(|size| size.as_u64())
+        .map_err(|error| format!("{text:?} is no size like 80GiB: {error}"))
+}
+
+/// CRC-32 of a file, as plans name their trace.
+fn file_hash(path: &Path) -> anyhow::Result<String> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(format!("{:08x}", crc32fast::hash(&bytes)))
+}
+
+fn write_plans(
+    args: &Args,
+    file: &RankFile,
+    found: &Study,
+    chosen: &[Policy],
+) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for built in found
+        .built
+        .iter()
+        .filter(|built| chosen.contains(&built.policy))
+    {
+        let path = output_path(args, file, built.policy, chosen.len() > 1);
+        write_plan(&built.plan, &path)?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+fn output_path(args: &Args, file: &RankFile, policy: Policy, many: bool) -> PathBuf {
+    let given = args
+        .output
+        .clone()
+        .unwrap_or_else(|| ranks::plan_name(&args.trace));
+    let name = given
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let name = if name.contains("{policy}") {
+        name.replace("{policy}", policy.name())
+    } else if many {
+        ranks::with_tag(&name, policy.name())
+    } else {
+        name
+    };
+    ranks::with_rank(&given.with_file_name(name), file.rank)
+}
+
+/// Writes to a neighbour first, so that a job never meets half a plan.
+fn write_plan(plan: &transit_format::plan::model::Plan, path: &Path) -> anyhow::Result<()> {
+    let cannot = || format!("cannot write {}", path.display());
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder).with_context(cannot)?;
+    }
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let partial = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let publish = || -> anyhow::Result<()> {
+        let mut sink = io::BufWriter::new(std::fs::File::create(&partial)?);
+        transit_format::plan::write(plan, &mut sink)?;
+        sink.into_inner()?.sync_all()?;
+        Ok(std::fs::rename(&partial, path)?)
+    };
+    let result = publish()
+        .with_context(cannot)
+        .next("is the disk full, or the folder read-only?");
+    if result.is_err() {
+        // The failure itself is what matters.
+        let _ = std::fs::remove_file(&partial);
+    }
+    result
+}
+
+fn announce(written: &[PathBuf]) {
+    let mut text = String::new();
+    for path in written {
+        let bytes = std::fs::metadata(path).map_or(0, |data| data.len());
+        let size = crate::render::units::bytes(bytes);
+        text.push_str(&format!(
+            "transit-plan: wrote {} ({size})\n",
+            path.display()
+        ));
+    }
+    if let Some(first) = written.first() {
+        let more = if wide(written.len()) > 1 {
+            " (or another of them)"
+        } else {
+            ""
+        };
+        text.push_str(&format!(
+            "transit-plan: next: transit-replay --plan {} -- <the job's command>{more}\n",
+            first.display()
+        ));
+    }
+    // Nowhere is left to report a failing stderr.
+    let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -27,6 +27,9 @@ const NAMED_FLOOR: f64 = 0.3;
 const GAP_FACTOR: u64 = 3;
 /// Distances between groups differ by at least this factor from those within.
 const JUMP: f64 = 1.5;
+/// A grouping into shorter pieces is taken if it scores at least this share of the best: a job that
+/// evaluates every fourth step repeats better every four steps.
+const SHORTER: f64 = 0.5;
 /// How many ways of grouping are judged.
 const GROUPINGS: usize = 8;
 
@@ -101,7 +104,7 @@ pub(super) fn best_clustering(tokens: &Tokens, places: &[u32]) -> Option<Segment
         .collect();
     jumps.sort_by(|a, b| b.0.total_cmp(&a.0));
     jumps.truncate(GROUPINGS);
-    let mut best: Option<Segmentation> = None;
+    let mut judged = Vec::new();
     for within in std::iter::once(0).chain(jumps.into_iter().map(|(_, low)| low)) {
         let starts: Vec<u32> = places
             .iter()
@@ -109,14 +112,13 @@ pub(super) fn best_clustering(tokens: &Tokens, places: &[u32]) -> Option<Segment
             .filter(|(place, next)| next.is_none_or(|next| next - **place > within))
             .map(|(place, _)| *place)
             .collect();
-        let Some(found) = judge(tokens, starts) else {
-            continue;
-        };
-        if best.as_ref().is_none_or(|best| found.score > best.score) {
-            best = Some(found);
-        }
+        judged.extend(judge(tokens, starts));
     }
-    best
+    let best = judged.iter().map(|found| found.score).fold(0.0, f64::max);
+    judged
+        .into_iter()
+        .filter(|found| found.score > 0.0 && found.score >= best * SHORTER)
+        .min_by_key(|found| found.period)
 }
 
 /// Moves each boundary to the largest gap between launches within its piece, if it is the same

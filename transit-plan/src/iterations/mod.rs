@@ -169,7 +169,7 @@ fn phase(
         });
     }
     let steady = steady_of(tokens, &iterations);
-    let confidence = confidence_of(segmentation, &iterations);
+    let confidence = confidence_of(evidence, segmentation, &iterations);
     Phase {
         main_stream: tokens.stream(),
         evidence,
@@ -232,7 +232,7 @@ fn last_of_majority(values: impl Iterator<Item = (usize, u64)>) -> Option<(usize
 
 /// Share of ops in matching iterations (the first complete one may differ: lazily made state), times
 /// how alike those are; less if fewer than two were seen.
-fn confidence_of(segmentation: &Segmentation, iterations: &[Iteration]) -> f64 {
+fn confidence_of(evidence: Evidence, segmentation: &Segmentation, iterations: &[Iteration]) -> f64 {
     let judged = if iterations.len() > 2 {
         iterations.get(1..)
     } else {
@@ -259,7 +259,18 @@ fn confidence_of(segmentation: &Segmentation, iterations: &[Iteration]) -> f64 {
         2 => 0.9,
         _ => 1.0,
     };
-    share(alike, all).sqrt() * mean * enough
+    // Layers repeat too, within one iteration: without a name, what repeats must be most of the job.
+    let expected = match evidence {
+        Evidence::Given => 0.0,
+        Evidence::OptimizerName | Evidence::ForeachName => 0.2,
+        Evidence::HostGap | Evidence::InputCopy | Evidence::Period => 0.6,
+    };
+    let covers = if segmentation.coverage >= expected {
+        1.0
+    } else {
+        0.4
+    };
+    share(alike, all).sqrt() * mean * enough * covers
 }
 
 /// Ops of every stream that lie in an iteration, by issue order: `(stream, sequence numbers)` for

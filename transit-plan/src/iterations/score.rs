@@ -21,6 +21,8 @@ pub(super) struct Segmentation {
     pub(super) period: u32,
     /// Whether the ops before the first boundary end with an iteration like the reference.
     pub(super) head_alike: bool,
+    /// Share of all ops that lie in alike pieces, the head and the tail included.
+    pub(super) coverage: f64,
     /// How good it is, 0 to 1; only for comparing.
     pub(super) score: f64,
 }
@@ -69,22 +71,23 @@ pub(super) fn judge(tokens: &Tokens, starts: Vec<u32>) -> Option<Segmentation> {
         reference,
         period,
         head_alike,
+        coverage: 0.0,
         score: 0.0,
     };
     let extra =
         u64::from(period) * u64::from(head_alike) + u64::from(tail_length) * u64::from(tail_alike);
-    judged.score = score_of(&judged, &lengths, extra, u64::from(tokens.len()));
+    (judged.coverage, judged.score) = score_of(&judged, &lengths, extra, u64::from(tokens.len()));
     Some(judged)
 }
 
-/// Ops covered by alike pieces, how alike they are, and how often two neighbours have exactly the
+/// Coverage and score: ops covered by alike pieces, how alike they are, and how often two neighbours have exactly the
 /// same length: cutting at each micro-batch makes the piece that holds the optimizer differ.
-fn score_of(judged: &Segmentation, lengths: &[u32], extra: u64, all: u64) -> f64 {
+fn score_of(judged: &Segmentation, lengths: &[u32], extra: u64, all: u64) -> (f64, f64) {
     let matched: Vec<usize> = (0..lengths.len())
         .filter(|p| judged.is_matched(*p))
         .collect();
     if matched.is_empty() {
-        return 0.0;
+        return (0.0, 0.0);
     }
     let length = |place: &usize| lengths.get(*place).copied().map_or(0, u64::from);
     let covered: u64 = matched.iter().map(length).sum();
@@ -105,7 +108,10 @@ fn score_of(judged: &Segmentation, lengths: &[u32], extra: u64, all: u64) -> f64
     };
     let dense = share(covered, from_first);
     let coverage = share((covered + extra).min(all), all);
-    dense * coverage.sqrt() * likeness * (0.7 + 0.3 * equal)
+    (
+        coverage,
+        dense * coverage.sqrt() * likeness * (0.7 + 0.3 * equal),
+    )
 }
 
 /// The last piece of the most frequent length; the one of median length if none recurs.
