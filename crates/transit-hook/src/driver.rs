@@ -154,8 +154,9 @@ driver_table! {
     graph_get_nodes = "cuGraphGetNodes": fn(Handle, *mut Handle, *mut usize);
     /// `cuGraphNodeGetType`.
     graph_node_get_type = "cuGraphNodeGetType": fn(Handle, *mut c_int);
-    /// `cuGraphKernelNodeGetParams_v2`.
-    graph_kernel_params = "cuGraphKernelNodeGetParams_v2": fn(Handle, *mut c_void);
+    /// `cuGraphKernelNodeGetParams_v2`, else the first form (a prefix of the second).
+    graph_kernel_params = "cuGraphKernelNodeGetParams_v2" or "cuGraphKernelNodeGetParams":
+        fn(Handle, *mut c_void);
     /// `cuGraphMemsetNodeGetParams`.
     graph_memset_params = "cuGraphMemsetNodeGetParams": fn(Handle, *mut c_void);
     /// `cuGraphMemcpyNodeGetParams`.

@@ -12,18 +12,39 @@
 //! comes first; it must not start threads, open files, print or call the driver. After the first
 //! successful `cuInit` the observer's `started` is called.
 
+mod callers;
 pub mod card;
+mod ceiling;
+pub mod coverage;
 pub mod driver;
+mod elf;
 pub mod exports;
+mod functions;
+mod graphs;
+mod guard;
+mod handles;
+mod hooks;
+mod host;
 pub mod ledger;
+pub mod log;
 pub mod observer;
+mod ops;
+mod proc_address;
+#[doc(hidden)]
 pub mod resolve;
+mod scan;
 pub mod settings;
 pub mod state;
+mod streams;
+#[doc(hidden)]
+pub mod wrappers;
 
 pub use card::{Chunk, EmulatedCard};
 pub use driver::Driver;
 pub use exports::EXPORTS;
 pub use observer::{Allocation, FunctionInfo, Observer, OpCall, PointerArg, StreamInfo};
+pub use ops::now_ns;
+pub use resolve::real_symbol;
 pub use settings::Settings;
-pub use state::{disable, install, ops_issued};
+pub use state::{as_our_own, disable, driver, install, ops_issued};
+pub use streams::any_capture;

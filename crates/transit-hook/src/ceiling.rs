@@ -1,0 +1,360 @@
+//! How much managed memory the job may have, and what `cuMemGetInfo` says about it: one budget for
+//! both, per device.
+//!
+//! * Normally: what the device had free when the job first allocated on it, less unconverted bytes
+//!   since, plus what the host can give ([`crate::host`]).
+//! * `TRANSIT_NO_OVERSUBSCRIBE`: free memory at first contact - reserve - unconverted bytes since -
+//!   what others took meanwhile; besides, the driver must have the request and the reserve free at
+//!   the time. The reserve is 4 GiB; where 4 GiB are the whole card or more, an eighth of the card.
+//!   Requests for unconverted memory that would break the ceiling fail as well. One converting
+//!   process per GPU: a second leaves its allocations as they are.
+//! * `TRANSIT_CEILING_BYTES` bounds the sum over all devices besides.
+
+use core::sync::atomic::{AtomicI32, Ordering};
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+use crate::driver::Driver;
+use crate::ledger::Sum;
+use crate::settings::Settings;
+use crate::{host, log};
+
+/// Kept free on a card under `TRANSIT_NO_OVERSUBSCRIBE`.
+const RESERVE_BYTES: u64 = 4 << 30;
+/// `CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS`.
+const CONCURRENT_MANAGED_ACCESS: i32 = 89;
+/// Devices told apart; beyond, allocations are left alone.
+const MOST_DEVICES: usize = 64;
+
+/// What may be done with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Make it managed; its bytes are already counted.
+    Convert,
+    /// Fail it as out of memory.
+    OutOfMemory,
+    /// Pass it through.
+    LeaveAlone,
+}
+
+/// What was found at the first allocation on a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contact {
+    /// Free bytes then, after context creation.
+    pub(crate) free_bytes: u64,
+    /// Total bytes.
+    pub(crate) total_bytes: u64,
+    /// Managed memory can be used by host and device at once.
+    pub(crate) concurrent: bool,
+    /// No other process converts on this GPU (or nobody asked).
+    pub(crate) alone: bool,
+}
+
+struct Book {
+    contact: OnceLock<Contact>,
+    managed: Sum,
+    unconverted: Sum,
+    lock: AtomicI32,
+}
+
+static BOOKS: [Book; MOST_DEVICES] = [const {
+    Book {
+        contact: OnceLock::new(),
+        managed: Sum::new(),
+        unconverted: Sum::new(),
+        lock: AtomicI32::new(-1),
+    }
+}; MOST_DEVICES];
+
+fn book(device: u32) -> Option<&'static Book> {
+    BOOKS.get(device as usize)
+}
+
+/// The reserve for a card of that size.
+pub(crate) fn reserve_bytes(total_bytes: u64) -> u64 {
+    if total_bytes > RESERVE_BYTES {
+        RESERVE_BYTES
+    } else {
+        RESERVE_BYTES.min(total_bytes / 8)
+    }
+}
+
+/// The ceiling under `TRANSIT_NO_OVERSUBSCRIBE`, given what the driver says is free now.
+pub(crate) fn strict_bytes(
+    contact: &Contact,
+    managed_bytes: u64,
+    unconverted_bytes: u64,
+    free_now_bytes: u64,
+) -> u64 {
+    // Less free than even everything of ours resident explains: others took the difference.
+    let others = contact
+        .free_bytes
+        .saturating_sub(free_now_bytes)
+        .saturating_sub(unconverted_bytes)
+        .saturating_sub(managed_bytes);
+    contact
+        .free_bytes
+        .saturating_sub(reserve_bytes(contact.total_bytes))
+        .saturating_sub(unconverted_bytes)
+        .saturating_sub(others)
+}
+
+fn contact(driver: &Driver, settings: &Settings, device: u32) -> Option<&'static Contact> {
+    let book = book(device)?;
+    if let Some(contact) = book.contact.get() {
+        return Some(contact);
+    }
+    let (free_bytes, total_bytes) = driver.mem_get_info().ok()?;
+    let concurrent = driver
+        .device_attribute(CONCURRENT_MANAGED_ACCESS, device)
+        .is_ok_and(|value| value != 0);
+    let alone = !settings.no_oversubscribe || take_lock(driver, book, device);
+    let found = Contact {
+        free_bytes,
+        total_bytes,
+        concurrent,
+        alone,
+    };
+    if book.contact.set(found).is_ok() && !concurrent {
+        log::complain(format_args!(
+            "device {device} cannot share managed memory between host and device; its \
+             allocations stay as they are"
+        ));
+    }
+    book.contact.get()
+}
+
+/// Bytes over what the devices hold, in all.
+fn spilled_bytes() -> u64 {
+    BOOKS.iter().fold(0, |sum, book| {
+        let free = book.contact.get().map_or(0, |contact| contact.free_bytes);
+        let room = free.saturating_sub(book.unconverted.now());
+        sum.saturating_add(book.managed.now().saturating_sub(room))
+    })
+}
+
+fn all_managed_bytes() -> u64 {
+    BOOKS
+        .iter()
+        .fold(0, |sum, book| sum.saturating_add(book.managed.now()))
+}
+
+/// Decides over a request for managed memory and counts it if it may go ahead. Undone with
+/// [`give_back`].
+pub(crate) fn ask(driver: &Driver, settings: &Settings, device: u32, bytes: u64) -> Verdict {
+    let Some(contact) = contact(driver, settings, device) else {
+        return Verdict::LeaveAlone;
+    };
+    let Some(book) = book(device) else {
+        return Verdict::LeaveAlone;
+    };
+    if !contact.concurrent || !contact.alone {
+        return Verdict::LeaveAlone;
+    }
+    // Counted first, so that two threads asking at once cannot both take the last room.
+    book.managed.add(bytes);
+    if fits(driver, settings, contact, book, bytes) {
+        return Verdict::Convert;
+    }
+    book.managed.sub(bytes);
+    Verdict::OutOfMemory
+}
+
+fn fits(driver: &Driver, settings: &Settings, contact: &Contact, book: &Book, bytes: u64) -> bool {
+    if settings
+        .ceiling_bytes
+        .is_some_and(|most| all_managed_bytes() > most)
+    {
+        return false;
+    }
+    if !settings.no_oversubscribe {
+        return spilled_bytes() <= host::budget_bytes();
+    }
+    let Ok((free_now, _)) = driver.mem_get_info() else {
+        return false;
+    };
+    let managed = book.managed.now();
+    let most = strict_bytes(
+        contact,
+        managed - bytes.min(managed),
+        book.unconverted.now(),
+        free_now,
+    );
+    let reserve = reserve_bytes(contact.total_bytes);
+    managed <= most && bytes.saturating_add(reserve) <= free_now
+}
+
+/// Managed bytes are gone, or were never made.
+pub(crate) fn give_back(device: u32, bytes: u64) {
+    if let Some(book) = book(device) {
+        book.managed.sub(bytes);
+    }
+}
+
+/// Managed bytes came to be without [`ask`] (the job's own, when nothing limits them).
+pub(crate) fn take(device: u32, bytes: u64) {
+    if let Some(book) = book(device) {
+        book.managed.add(bytes);
+    }
+}
+
+/// Counts a request for unconverted device memory; false if it would break the ceiling of
+/// `TRANSIT_NO_OVERSUBSCRIBE` (then nothing is counted).
+pub(crate) fn ask_unconverted(
+    driver: &Driver,
+    settings: &Settings,
+    device: u32,
+    bytes: u64,
+) -> bool {
+    let Some(book) = book(device) else {
+        return true;
+    };
+    let contact = contact(driver, settings, device);
+    book.unconverted.add(bytes);
+    let Some(contact) = contact.filter(|_| settings.no_oversubscribe) else {
+        return true;
+    };
+    let managed = book.managed.now();
+    let most = contact
+        .free_bytes
+        .saturating_sub(reserve_bytes(contact.total_bytes))
+        .saturating_sub(book.unconverted.now());
+    if managed > most {
+        book.unconverted.sub(bytes);
+        return false;
+    }
+    true
+}
+
+/// Unconverted bytes are gone, or were never made.
+pub(crate) fn give_back_unconverted(device: u32, bytes: u64) {
+    if let Some(book) = book(device) {
+        book.unconverted.sub(bytes);
+    }
+}
+
+/// What `cuMemGetInfo` should say: (free, total); `None`: what the driver says.
+pub(crate) fn memory_info(
+    driver: &Driver,
+    settings: &Settings,
+    device: u32,
+    truth: (u64, u64),
+) -> Option<(u64, u64)> {
+    let contact = contact(driver, settings, device)?;
+    if !contact.concurrent || !contact.alone {
+        return None;
+    }
+    let book = book(device)?;
+    let (managed, unconverted) = (book.managed.now(), book.unconverted.now());
+    let (mut free, mut total) = if settings.no_oversubscribe {
+        let most = strict_bytes(contact, managed, unconverted, truth.0);
+        let reserve = reserve_bytes(contact.total_bytes);
+        (
+            most.saturating_sub(managed)
+                .min(truth.0.saturating_sub(reserve)),
+            truth.1,
+        )
+    } else {
+        let budget = host::budget_bytes();
+        let room = contact
+            .free_bytes
+            .saturating_sub(unconverted)
+            .saturating_sub(managed);
+        let on_host = budget.saturating_sub(spilled_bytes());
+        (room.saturating_add(on_host), truth.1.saturating_add(budget))
+    };
+    if let Some(most) = settings.ceiling_bytes {
+        free = free.min(most.saturating_sub(all_managed_bytes()));
+        total = total.min(most.max(truth.1));
+    }
+    Some((free.min(total), total))
+}
+
+/// Takes the advisory lock of a GPU; false if another process converts on it. Processes that do
+/// not share `/tmp` (other containers) do not see each other.
+fn take_lock(driver: &Driver, book: &Book, device: u32) -> bool {
+    let Ok(uuid) = driver.device_uuid(device) else {
+        return true;
+    };
+    let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let Ok(path) = CString::new(format!("/tmp/.transit-gpu-{name}.lock")) else {
+        return true;
+    };
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    // SAFETY: the path is NUL-terminated; mode is given because of O_CREAT.
+    let file = unsafe { libc::open(path.as_ptr(), flags, 0o666 as libc::c_uint) };
+    if file < 0 {
+        return true;
+    }
+    // SAFETY: `file` is an open descriptor of ours.
+    if unsafe { libc::flock(file, libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        // Kept open, and so locked, for the life of the process.
+        if book
+            .lock
+            .compare_exchange(-1, file, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+        {
+            // SAFETY: `file` is ours and used by nobody else.
+            let _ = unsafe { libc::close(file) };
+        }
+        return true;
+    }
+    // SAFETY: `file` is ours and used by nobody else.
+    let _ = unsafe { libc::close(file) };
+    if book.lock.load(Ordering::Acquire) >= 0 {
+        return true; // Another thread of this process has it.
+    }
+    log::complain(format_args!(
+        "another process already converts memory on device {device}; with no-oversubscribe this \
+         one leaves its allocations as they are"
+    ));
+    false
+}
+
+/// In a forked child: the locks are the parent's.
+pub(crate) fn forget_locks() {
+    for book in &BOOKS {
+        let file = book.lock.swap(-1, Ordering::AcqRel);
+        if file >= 0 {
+            // SAFETY: the child's copy of the descriptor; the parent keeps its own and the lock.
+            let _ = unsafe { libc::close(file) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn card(free: u64, total: u64) -> Contact {
+        Contact {
+            free_bytes: free,
+            total_bytes: total,
+            concurrent: true,
+            alone: true,
+        }
+    }
+
+    #[test]
+    fn the_reserve_is_four_gib_except_on_cards_that_small() {
+        assert_eq!(reserve_bytes(139 * GIB), 4 * GIB);
+        assert_eq!(reserve_bytes(5 * GIB), 4 * GIB);
+        assert_eq!(reserve_bytes(GIB), GIB / 8);
+        assert_eq!(reserve_bytes(4 * GIB), GIB / 2);
+    }
+
+    #[test]
+    fn the_strict_ceiling_falls_with_unconverted_bytes_and_with_what_others_take() {
+        let card = card(100 * GIB, 139 * GIB);
+        assert_eq!(strict_bytes(&card, 0, 0, 100 * GIB), 96 * GIB);
+        assert_eq!(strict_bytes(&card, 0, 10 * GIB, 90 * GIB), 86 * GIB);
+        // Ours may be resident or not: no sign of others either way.
+        assert_eq!(strict_bytes(&card, 30 * GIB, 0, 70 * GIB), 96 * GIB);
+        assert_eq!(strict_bytes(&card, 30 * GIB, 0, 100 * GIB), 96 * GIB);
+        // Twenty more are gone than ours explain.
+        assert_eq!(strict_bytes(&card, 30 * GIB, 0, 50 * GIB), 76 * GIB);
+        assert_eq!(strict_bytes(&card, 0, 0, 0), 0);
+    }
+}

@@ -1,0 +1,107 @@
+//! The line a shim says once it is live: what it reaches, and what gets past it.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::env;
+use std::sync::{Mutex, PoisonError};
+
+use crate::driver::Driver;
+use crate::settings::Settings;
+use crate::{hooks, log};
+
+/// Names remembered at most.
+const MOST_NAMES: usize = 32;
+/// Beginnings of names that allocate, launch or move: passing one uncovered is worth a word.
+const WORTH_A_WORD: [&str; 6] = [
+    "cuLaunch",
+    "cuMemAlloc",
+    "cuMemcpy",
+    "cuMemset",
+    "cuGraphLaunch",
+    "cuGraphInstantiate",
+];
+/// Parts of names that are left alone on purpose: host memory and functions, arrays, and the
+/// first forms of the ABI, which nobody has called since CUDA 3.2.
+const ON_PURPOSE: [&str; 6] = ["Host", "AtoD", "AtoH", "AtoA", "DtoA", "HtoA"];
+
+static UNCOVERED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A resolver answered with a function we have no wrapper for.
+pub(crate) fn passed_uncovered(name: &CStr) {
+    let Ok(name) = name.to_str() else { return };
+    if !WORTH_A_WORD.iter().any(|start| name.starts_with(start))
+        || ON_PURPOSE.iter().any(|part| name.contains(part))
+    {
+        return;
+    }
+    let mut names = UNCOVERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if names.len() < MOST_NAMES && !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
+    }
+}
+
+/// Names of functions that allocate, launch or move and were handed out without a wrapper.
+#[must_use]
+pub fn uncovered() -> Vec<String> {
+    UNCOVERED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+/// One line for humans and trace headers.
+#[must_use]
+pub fn line(driver: &Driver) -> String {
+    let version = driver.version().unwrap_or(0);
+    let mut text = format!(
+        "driver {}.{}, {} of {} hooks have a driver function, {} handed out",
+        version / 1000,
+        version % 1000 / 10,
+        hooks::bound(),
+        hooks::COUNT,
+        hooks::reached(),
+    );
+    let names = uncovered();
+    if !names.is_empty() {
+        text.push_str("; not covered: ");
+        text.push_str(&names.join(" "));
+    }
+    let bytes = crate::ledger::counters().unconverted_bytes;
+    if bytes != 0 {
+        text.push_str(&format!("; {bytes} bytes unconverted"));
+    }
+    text
+}
+
+/// Says what is covered, and what is set in a way that hides memory from us.
+pub(crate) fn report(driver: &Driver, settings: &Settings) {
+    if !settings.quiet {
+        log::say(format_args!("{}", line(driver)));
+    }
+    if hooks::bound() == 0 {
+        log::complain(format_args!(
+            "no hook has a driver function: is the libcuda.so.1 in this process the driver's?"
+        ));
+    }
+    for name in ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"] {
+        let value = env::var(name).unwrap_or_default();
+        if value.contains("expandable_segments:True") {
+            log::complain(format_args!(
+                "{name}={value}: expandable segments are not converted; set \
+                 expandable_segments:False"
+            ));
+        }
+    }
+}
+
+/// Virtual memory or a pool was used by somebody who is no library of communication: says so once.
+pub(crate) fn bypassed(how: &str, caller: &str, bytes: u64) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        let caller = if caller.is_empty() { "the job" } else { caller };
+        log::say(format_args!(
+            "{caller} allocates through {how} ({bytes} bytes so far); that memory is counted but \
+             stays as it is"
+        ));
+    }
+}

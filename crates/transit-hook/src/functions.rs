@@ -1,0 +1,153 @@
+//! Device functions: from a launch handle (a `CUfunction` or a `CUkernel`) to name, number and
+//! parameter layout, asked of the driver once per handle and generation. A generation ends when a
+//! module or library is unloaded, because handles come again for other functions.
+
+use core::ffi::{CStr, c_char};
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use transit_format::ids::FunctionId;
+use transit_format::plan::name_hash;
+
+use crate::driver::{Driver, Handle};
+use crate::handles::HandleMap;
+use crate::observer::FunctionInfo;
+use crate::state;
+
+/// Parameters asked about at most (4 KiB of arguments, one byte each).
+const MOST_PARAMS: usize = 4096;
+
+/// A parameter's place in the argument buffer, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Param {
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+/// What the launch path needs of a function.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) id: FunctionId,
+    pub(crate) hash: u64,
+    pub(crate) params: Box<[Param]>,
+    name: Box<str>,
+    generation: AtomicU64,
+}
+
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+
+fn known() -> &'static HandleMap<Function> {
+    static KNOWN: OnceLock<HandleMap<Function>> = OnceLock::new();
+    KNOWN.get_or_init(|| HandleMap::new(1 << 15))
+}
+
+/// A module or library is gone: every handle may mean something else from now on.
+pub(crate) fn unloaded() {
+    GENERATION.fetch_add(1, Ordering::AcqRel);
+}
+
+/// The function behind a launch handle.
+#[inline]
+pub(crate) fn of(driver: &Driver, handle: Handle) -> Option<&'static Function> {
+    let generation = GENERATION.load(Ordering::Acquire);
+    match known().get(handle) {
+        Some(found) if found.generation.load(Ordering::Relaxed) == generation => Some(found),
+        before => ask(driver, handle, before, generation),
+    }
+}
+
+#[cold]
+fn ask(
+    driver: &Driver,
+    handle: Handle,
+    before: Option<&'static Function>,
+    generation: u64,
+) -> Option<&'static Function> {
+    let (name, is_kernel) = name_of(driver, handle);
+    let params = params_of(driver, handle, is_kernel);
+    if let Some(same) = before.filter(|same| *same.name == *name && *same.params == *params) {
+        same.generation.store(generation, Ordering::Relaxed);
+        return Some(same);
+    }
+    let id = number(&name, u32::try_from(params.len()).unwrap_or(u32::MAX));
+    let function = Function {
+        id,
+        hash: name_hash(name.as_bytes()),
+        params,
+        name: name.into(),
+        generation: AtomicU64::new(generation),
+    };
+    known().insert(handle, function)
+}
+
+/// The number of an op that is no kernel, by its name (`memset`, `memcpy`, `graph`).
+pub(crate) fn of_pseudo(
+    name: &'static str,
+    cell: &OnceLock<(FunctionId, u64)>,
+) -> (FunctionId, u64) {
+    *cell.get_or_init(|| (number(name, 0), name_hash(name.as_bytes())))
+}
+
+/// Numbers a function by name and parameters and tells the observer of a new one, in one piece so
+/// that numbers are told in order and before the first op.
+fn number(name: &str, params: u32) -> FunctionId {
+    type Numbers = HashMap<(String, u32), FunctionId>;
+    static NUMBERS: Mutex<Option<Numbers>> = Mutex::new(None);
+    let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let numbers = numbers.get_or_insert_default();
+    let key = (name.to_owned(), params);
+    if let Some(id) = numbers.get(&key) {
+        return *id;
+    }
+    let id = FunctionId(u32::try_from(numbers.len()).unwrap_or(u32::MAX));
+    numbers.insert(key, id);
+    if let Some(observer) = state::observer() {
+        observer.function(&FunctionInfo { id, name, params });
+    }
+    id
+}
+
+/// The name, and whether the handle is a `CUkernel`. An old driver knows no names.
+fn name_of(driver: &Driver, handle: Handle) -> (String, bool) {
+    let mut text: *const c_char = ptr::null();
+    for (entry, is_kernel) in [
+        (driver.func_get_name, false),
+        (driver.kernel_get_name, true),
+    ] {
+        let Some(entry) = entry else { continue };
+        // SAFETY: the driver's own function; `text` is a live local.
+        let result = unsafe { entry(&raw mut text, handle) };
+        if result == 0 && !text.is_null() {
+            // SAFETY: on success the driver's string is NUL-terminated and lives with the handle.
+            let name = unsafe { CStr::from_ptr(text) };
+            return (name.to_string_lossy().into_owned(), is_kernel);
+        }
+    }
+    ("unknown".to_owned(), false)
+}
+
+/// The layout: asked for one index after the other until the driver says there is none. Before
+/// 12.4 the driver does not say, and the layout is empty.
+fn params_of(driver: &Driver, handle: Handle, is_kernel: bool) -> Box<[Param]> {
+    let entry = if is_kernel {
+        driver.kernel_get_param_info
+    } else {
+        driver.func_get_param_info
+    };
+    let Some(entry) = entry else {
+        return Box::default();
+    };
+    let mut params = Vec::new();
+    for index in 0..MOST_PARAMS {
+        let (mut offset, mut bytes) = (0_usize, 0_usize);
+        // SAFETY: the driver's own function; the out-pointers are live locals.
+        let result = unsafe { entry(handle, index, &raw mut offset, &raw mut bytes) };
+        if result != 0 {
+            break;
+        }
+        params.push(Param { offset, bytes });
+    }
+    params.into_boxed_slice()
+}

@@ -1,0 +1,251 @@
+//! Executable graphs: what their nodes point at, found by walking the graph when it is
+//! instantiated, so that launching one is one op with the union of its pointers.
+
+use core::ffi::c_void;
+use core::ptr;
+use std::sync::OnceLock;
+
+use crate::driver::{Driver, Handle};
+use crate::functions;
+use crate::handles::HandleMap;
+use crate::ledger::Ledger;
+use crate::scan;
+
+const NODE_KERNEL: i32 = 0;
+const NODE_MEMCPY: i32 = 1;
+const NODE_MEMSET: i32 = 2;
+const NODE_CHILD: i32 = 4;
+/// Graphs inside graphs followed down to this depth.
+const MOST_DEPTH: u32 = 8;
+/// Nodes walked at most.
+const MOST_NODES: usize = 1 << 20;
+
+/// What a launch of the graph touches and causes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exec {
+    /// Addresses found in managed memory, in order, each once. Looked up again at each launch.
+    pub(crate) addresses: Vec<u64>,
+    /// Kernel, memset and memcpy nodes.
+    pub(crate) records: u32,
+    /// All nodes.
+    pub(crate) nodes: u32,
+}
+
+/// `CUDA_KERNEL_NODE_PARAMS`, second form (the first ends with `extra`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelParams {
+    function: Handle,
+    shape: [u32; 7],
+    params: *const *const c_void,
+    extra: *const *const c_void,
+    kernel: Handle,
+    context: Handle,
+}
+
+/// `CUDA_KERNEL_NODE_PARAMS`, first form.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct FirstKernelParams {
+    function: Handle,
+    shape: [u32; 7],
+    params: *const *const c_void,
+    extra: *const *const c_void,
+}
+
+/// `CUDA_MEMSET_NODE_PARAMS`, first form.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct MemsetParams {
+    dst: u64,
+    pitch: usize,
+    value: u32,
+    element_bytes: u32,
+    width: usize,
+    height: usize,
+}
+
+fn known_execs() -> &'static HandleMap<Exec> {
+    static KNOWN: OnceLock<HandleMap<Exec>> = OnceLock::new();
+    KNOWN.get_or_init(|| HandleMap::new(1 << 12))
+}
+
+/// What is known of an executable graph.
+#[inline]
+pub(crate) fn of(exec: Handle) -> Option<&'static Exec> {
+    known_execs().get(exec)
+}
+
+/// A graph was instantiated as `exec`, or `exec` was updated to it.
+pub(crate) fn instantiated(driver: &Driver, ledger: &Ledger, exec: Handle, graph: Handle) {
+    let mut found = Exec::default();
+    walk(driver, ledger, graph, 0, &mut found);
+    let _ = known_execs().insert(exec, found);
+}
+
+/// An executable graph is about to be destroyed.
+pub(crate) fn destroyed(exec: Handle) {
+    known_execs().remove(exec);
+}
+
+/// A kernel node of `exec` got other arguments: their pointers join the union.
+///
+/// # Safety
+/// `params` is null or what the job passes as the node's parameters.
+pub(crate) unsafe fn node_changed(
+    driver: &Driver,
+    ledger: &Ledger,
+    exec: Handle,
+    params: *const KernelParams,
+    has_kernel: bool,
+) {
+    let Some(mut found) = of(exec).cloned() else {
+        return;
+    };
+    if params.is_null() {
+        return;
+    }
+    // SAFETY: both forms of the struct begin with these fields.
+    let known = unsafe { *params.cast::<FirstKernelParams>() };
+    let handle = if known.function == 0 && has_kernel {
+        // SAFETY: the second form has all fields.
+        unsafe { *params }.kernel
+    } else {
+        known.function
+    };
+    kernel_node(
+        driver,
+        ledger,
+        handle,
+        known.params,
+        known.extra,
+        &mut found,
+    );
+    let _ = known_execs().insert(exec, found);
+}
+
+fn walk(driver: &Driver, ledger: &Ledger, graph: Handle, depth: u32, into: &mut Exec) {
+    let (Some(get_nodes), Some(get_type)) = (driver.graph_get_nodes, driver.graph_node_get_type)
+    else {
+        return;
+    };
+    let mut count = 0_usize;
+    // SAFETY: a null array asks for the count; `count` is a live local.
+    let counted = unsafe { get_nodes(graph, ptr::null_mut(), &raw mut count) };
+    if counted != 0 || count == 0 || count > MOST_NODES || depth > MOST_DEPTH {
+        return;
+    }
+    let mut nodes: Vec<Handle> = vec![0; count];
+    // SAFETY: the array has room for `count` nodes.
+    if unsafe { get_nodes(graph, nodes.as_mut_ptr(), &raw mut count) } != 0 {
+        return;
+    }
+    nodes.truncate(count);
+    into.nodes = into
+        .nodes
+        .saturating_add(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+    for node in nodes {
+        let mut kind = -1_i32;
+        // SAFETY: a node of the graph; `kind` is a live local.
+        if unsafe { get_type(node, &raw mut kind) } != 0 {
+            continue;
+        }
+        match kind {
+            NODE_KERNEL => walk_kernel(driver, ledger, node, into),
+            NODE_MEMSET => walk_memset(driver, ledger, node, into),
+            NODE_MEMCPY => walk_memcpy(driver, ledger, node, into),
+            NODE_CHILD => walk_child(driver, ledger, node, depth, into),
+            _ => {}
+        }
+    }
+}
+
+fn walk_kernel(driver: &Driver, ledger: &Ledger, node: Handle, into: &mut Exec) {
+    into.records = into.records.saturating_add(1);
+    let Some(get) = driver.graph_kernel_params else {
+        return;
+    };
+    let mut params = KernelParams {
+        function: 0,
+        shape: [0; 7],
+        params: ptr::null(),
+        extra: ptr::null(),
+        kernel: 0,
+        context: 0,
+    };
+    // SAFETY: a kernel node; the struct has the layout of the second form.
+    if unsafe { get(node, (&raw mut params).cast()) } == 0 {
+        let handle = if params.function == 0 {
+            params.kernel
+        } else {
+            params.function
+        };
+        kernel_node(driver, ledger, handle, params.params, params.extra, into);
+    }
+}
+
+fn kernel_node(
+    driver: &Driver,
+    ledger: &Ledger,
+    handle: Handle,
+    params: *const *const c_void,
+    extra: *const *const c_void,
+    into: &mut Exec,
+) {
+    let Some(function) = functions::of(driver, handle) else {
+        return;
+    };
+    // SAFETY: the arguments of a kernel node are encoded as those of a launch.
+    unsafe {
+        scan::launch(ledger, function, params, extra, &mut |word, _| {
+            note(into, word)
+        })
+    };
+}
+
+fn note(into: &mut Exec, address: u64) {
+    if into.addresses.len() < scan::MOST_POINTERS && !into.addresses.contains(&address) {
+        into.addresses.push(address);
+    }
+}
+
+fn walk_memset(driver: &Driver, ledger: &Ledger, node: Handle, into: &mut Exec) {
+    into.records = into.records.saturating_add(1);
+    let Some(get) = driver.graph_memset_params else {
+        return;
+    };
+    let mut params = MemsetParams::default();
+    // SAFETY: a memset node; the struct has the layout of the first form.
+    if unsafe { get(node, (&raw mut params).cast()) } == 0 && ledger.find(params.dst).is_some() {
+        note(into, params.dst);
+    }
+}
+
+fn walk_memcpy(driver: &Driver, ledger: &Ledger, node: Handle, into: &mut Exec) {
+    into.records = into.records.saturating_add(1);
+    let Some(get) = driver.graph_memcpy_params else {
+        return;
+    };
+    // `CUDA_MEMCPY3D` is 200 bytes; its addresses are words like any other.
+    let mut words = [0_u64; 32];
+    // SAFETY: a memcpy node; the buffer is larger than the struct.
+    if unsafe { get(node, words.as_mut_ptr().cast()) } == 0 {
+        for word in words
+            .into_iter()
+            .filter(|word| ledger.find(*word).is_some())
+        {
+            note(into, word);
+        }
+    }
+}
+
+fn walk_child(driver: &Driver, ledger: &Ledger, node: Handle, depth: u32, into: &mut Exec) {
+    let Some(get) = driver.graph_child else {
+        return;
+    };
+    let mut child = 0;
+    // SAFETY: a child graph node; `child` is a live local.
+    if unsafe { get(node, &raw mut child) } == 0 {
+        walk(driver, ledger, child, depth + 1, into);
+    }
+}

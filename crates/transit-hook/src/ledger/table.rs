@@ -1,0 +1,269 @@
+//! From an address to a slot without a lock: one 32-bit cell per 2 MiB of address space, in a
+//! mapping without reserved memory, so only the parts in use cost anything. Cells hold a slot's
+//! number plus one. Allocations that share a granule are chained through their slots.
+//!
+//! Edits are made by one thread at a time (the ledger's lock); readers never wait. A slot carries a
+//! version, odd while it is edited or empty: a reader that meets an edit sees a miss, never a
+//! mixture.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::collections::VecDeque;
+
+use transit_format::ids::AllocId;
+
+use super::Found;
+
+/// Bits of an address inside a granule: 2 MiB, the driver's chunk.
+const GRANULE_BITS: u32 = 21;
+/// Bits of a user-space address (x86-64 has 47, aarch64 48).
+const ADDRESS_BITS: u32 = 48;
+const GRANULES: usize = 1 << (ADDRESS_BITS - GRANULE_BITS);
+/// Managed allocations alive at once at most; more are left alone.
+pub(super) const SLOTS: usize = 1 << 17;
+/// Neighbours in one granule looked at before giving up.
+const MOST_HOPS: usize = 4096;
+
+#[derive(Default)]
+struct Slot {
+    version: AtomicU32,
+    alloc: AtomicU32,
+    base: AtomicU64,
+    bytes: AtomicU64,
+    device: AtomicU32,
+    converted: AtomicU32,
+    /// Next slot in the chain of the first granule.
+    next_first: AtomicU32,
+    /// Next slot in the chain of the last granule, if that is another one.
+    next_last: AtomicU32,
+}
+
+impl Slot {
+    fn base(&self) -> u64 {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    fn first(&self) -> u64 {
+        self.base() >> GRANULE_BITS
+    }
+
+    fn last(&self) -> u64 {
+        (self.base() + self.bytes.load(Ordering::Relaxed).max(1) - 1) >> GRANULE_BITS
+    }
+
+    /// The link that continues the chain of a granule.
+    fn next(&self, granule: u64) -> Option<&AtomicU32> {
+        if granule == self.first() {
+            Some(&self.next_first)
+        } else if granule == self.last() {
+            Some(&self.next_last)
+        } else {
+            None
+        }
+    }
+}
+
+/// What an insertion needs to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) alloc: AllocId,
+    pub(super) base: u64,
+    pub(super) bytes: u64,
+    pub(super) device: u32,
+    pub(super) converted: bool,
+}
+
+/// The table. Edits need `&mut Free`, which lives under the ledger's lock.
+pub(super) struct Table {
+    granules: Option<&'static [AtomicU32]>,
+    slots: &'static [Slot],
+    lowest: AtomicU64,
+    highest: AtomicU64,
+    used: AtomicU32,
+}
+
+/// Slots to use again, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Free(VecDeque<u32>);
+
+impl Table {
+    /// Maps the table. Without room for the granules, look-ups walk the slots instead: slower,
+    /// still right. `None` if not even the slots can be had.
+    pub(super) fn new(with_granules: bool) -> Option<Self> {
+        let granules = if with_granules {
+            map::<AtomicU32>(GRANULES)
+        } else {
+            None
+        };
+        Some(Self {
+            granules,
+            slots: map::<Slot>(SLOTS)?,
+            lowest: AtomicU64::new(u64::MAX),
+            highest: AtomicU64::new(0),
+            used: AtomicU32::new(0),
+        })
+    }
+
+    /// The live range that holds `address`.
+    #[inline]
+    pub(super) fn find(&self, address: u64) -> Option<Found> {
+        if address < self.lowest.load(Ordering::Relaxed)
+            || address >= self.highest.load(Ordering::Relaxed)
+        {
+            return None;
+        }
+        let Some(granules) = self.granules else {
+            return self.find_by_walking(address);
+        };
+        let granule = address >> GRANULE_BITS;
+        let mut number = granules.get(place(granule))?.load(Ordering::Acquire);
+        for _ in 0..MOST_HOPS {
+            let slot = self.slot(number)?;
+            if let Some(found) = read(slot, address) {
+                return Some(found);
+            }
+            number = slot.next(granule)?.load(Ordering::Acquire);
+        }
+        None
+    }
+
+    fn find_by_walking(&self, address: u64) -> Option<Found> {
+        let used = self.used.load(Ordering::Acquire) as usize;
+        self.slots
+            .iter()
+            .take(used)
+            .find_map(|slot| read(slot, address))
+    }
+
+    fn slot(&self, number: u32) -> Option<&'static Slot> {
+        self.slots.get((number as usize).checked_sub(1)?)
+    }
+
+    /// Adds a range and returns its slot's number; `None` if there is no slot left or the range
+    /// lies beyond the table.
+    pub(super) fn insert(&self, free: &mut Free, range: Range) -> Option<u32> {
+        let end = range.base.checked_add(range.bytes)?;
+        if end >> ADDRESS_BITS != 0 || range.bytes == 0 {
+            return None;
+        }
+        let number = self.take_slot(free)?;
+        let slot = self.slot(number)?;
+        slot.alloc.store(range.alloc.0, Ordering::Relaxed);
+        slot.base.store(range.base, Ordering::Relaxed);
+        slot.bytes.store(range.bytes, Ordering::Relaxed);
+        slot.device.store(range.device, Ordering::Relaxed);
+        slot.converted
+            .store(u32::from(range.converted), Ordering::Relaxed);
+        slot.next_first.store(0, Ordering::Relaxed);
+        slot.next_last.store(0, Ordering::Relaxed);
+        slot.version.fetch_add(1, Ordering::Release);
+        if let Some(granules) = self.granules {
+            for granule in slot.first()..=slot.last() {
+                let Some(cell) = granules.get(place(granule)) else {
+                    break;
+                };
+                if let Some(next) = slot.next(granule) {
+                    next.store(cell.load(Ordering::Relaxed), Ordering::Release);
+                }
+                cell.store(number, Ordering::Release);
+            }
+        }
+        self.lowest.fetch_min(range.base, Ordering::Release);
+        self.highest.fetch_max(end, Ordering::Release);
+        Some(number)
+    }
+
+    fn take_slot(&self, free: &mut Free) -> Option<u32> {
+        let used = self.used.load(Ordering::Relaxed);
+        if (used as usize) < SLOTS {
+            // An empty slot has an odd version.
+            self.slot(used + 1)?.version.store(1, Ordering::Release);
+            self.used.store(used + 1, Ordering::Release);
+            return Some(used + 1);
+        }
+        free.0.pop_front()
+    }
+
+    /// Removes the range in a slot. Slots are used again only when all others are, so that a
+    /// reader on its way through a chain does not meet a new tenant.
+    pub(super) fn remove(&self, free: &mut Free, number: u32) {
+        let Some(slot) = self.slot(number) else {
+            return;
+        };
+        if let Some(granules) = self.granules {
+            for granule in slot.first()..=slot.last() {
+                let Some(cell) = granules.get(place(granule)) else {
+                    break;
+                };
+                match slot.next(granule) {
+                    None => cell.store(0, Ordering::Release),
+                    Some(next) => self.unlink(cell, granule, number, next),
+                }
+            }
+        }
+        slot.version.fetch_add(1, Ordering::AcqRel);
+        free.0.push_back(number);
+    }
+
+    fn unlink(&self, cell: &AtomicU32, granule: u64, number: u32, next: &AtomicU32) {
+        let mut link = cell;
+        for _ in 0..=SLOTS {
+            let here = link.load(Ordering::Relaxed);
+            if here == number {
+                link.store(next.load(Ordering::Relaxed), Ordering::Release);
+                return;
+            }
+            let Some(following) = self.slot(here).and_then(|slot| slot.next(granule)) else {
+                return;
+            };
+            link = following;
+        }
+    }
+}
+
+/// The slot's range if it holds `address` and was not edited meanwhile.
+#[inline]
+fn read(slot: &Slot, address: u64) -> Option<Found> {
+    let version = slot.version.load(Ordering::Acquire);
+    let base = slot.base.load(Ordering::Relaxed);
+    let bytes = slot.bytes.load(Ordering::Relaxed);
+    let offset = address.wrapping_sub(base);
+    if version & 1 == 1 || offset >= bytes {
+        return None;
+    }
+    let found = Found {
+        alloc: AllocId(slot.alloc.load(Ordering::Relaxed)),
+        base,
+        bytes,
+        offset,
+        device: slot.device.load(Ordering::Relaxed),
+        converted: slot.converted.load(Ordering::Relaxed) != 0,
+    };
+    core::sync::atomic::fence(Ordering::Acquire);
+    (slot.version.load(Ordering::Relaxed) == version).then_some(found)
+}
+
+fn place(granule: u64) -> usize {
+    usize::try_from(granule).unwrap_or(usize::MAX)
+}
+
+/// `count` zeroed items in a mapping of their own that reserves no memory.
+fn map<T>(count: usize) -> Option<&'static [T]> {
+    let bytes = count.checked_mul(size_of::<T>())?;
+    // SAFETY: a new private anonymous mapping; nothing existing is touched.
+    let start = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the mapping is `bytes` long, zeroed, page-aligned and never unmapped; `T` is made of
+    // atomics, for which zero is a value.
+    Some(unsafe { core::slice::from_raw_parts(start.cast::<T>(), count) })
+}

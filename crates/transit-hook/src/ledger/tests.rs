@@ -1,0 +1,145 @@
+//! What frees, look-ups and counters promise, also while other threads edit.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn managed(address: u64, bytes: u64) -> Allocation {
+    Allocation {
+        address,
+        bytes,
+        converted: true,
+        managed: true,
+        ..Allocation::default()
+    }
+}
+
+fn both() -> [Ledger; 2] {
+    [Ledger::new(true).unwrap(), Ledger::new(false).unwrap()]
+}
+
+#[test]
+fn an_address_is_found_from_the_first_to_the_last_byte() {
+    for ledger in both() {
+        let base = 0x7f00_0020_0000;
+        let made = ledger.insert(managed(base, 5 * MIB));
+        for offset in [0, 1, 2 * MIB, 4 * MIB, 5 * MIB - 1] {
+            let found = ledger.find(base + offset).unwrap();
+            assert_eq!(
+                (found.alloc, found.base, found.offset),
+                (made.id, base, offset)
+            );
+        }
+        assert_eq!(ledger.find(base - 1), None);
+        assert_eq!(ledger.find(base + 5 * MIB), None);
+        assert_eq!(ledger.find(u64::MAX), None);
+        assert_eq!(ledger.find(0), None);
+    }
+}
+
+#[test]
+fn neighbours_in_one_granule_are_told_apart_whatever_the_order_of_frees() {
+    for ledger in both() {
+        let base = 0x7f00_0000_0000;
+        let small = 64 << 10;
+        for place in 0..32 {
+            ledger.insert(managed(base + place * small, small));
+        }
+        // One that begins in the same granule and ends two further on.
+        ledger.insert(managed(
+            base + 32 * small - small / 2 + small,
+            4 * MIB - small,
+        ));
+        for place in (0..32).step_by(3) {
+            assert!(ledger.remove(base + place * small).is_some());
+        }
+        for place in 0..32 {
+            let found = ledger.find(base + place * small + 5);
+            assert_eq!(found.is_some(), place % 3 != 0, "{place}");
+        }
+        assert!(ledger.find(base + 4 * MIB).is_some());
+    }
+}
+
+#[test]
+fn unconverted_memory_is_counted_but_not_found() {
+    let ledger = Ledger::new(true).unwrap();
+    let plain = Allocation {
+        address: 0x1000,
+        bytes: 512,
+        ..Allocation::default()
+    };
+    ledger.insert(plain);
+    assert_eq!(ledger.find(0x1000), None);
+    assert_eq!(ledger.counters().unconverted_bytes, 512);
+    assert_eq!(ledger.remove(0x1000).unwrap().bytes, 512);
+    assert_eq!(ledger.counters().unconverted_bytes, 0);
+    assert_eq!(ledger.counters().unconverted_peak_bytes, 512);
+}
+
+// Field report 26: a free of memory never seen made a counter wrap.
+#[test]
+fn a_free_of_something_unknown_changes_no_sum() {
+    let ledger = Ledger::new(true).unwrap();
+    assert!(ledger.remove(0xdead_0000).is_none());
+    ledger.other_device_bytes().sub(1 << 40);
+    let counters = ledger.counters();
+    assert_eq!((counters.unknown_frees, counters.unconverted_bytes), (1, 0));
+}
+
+#[test]
+fn an_address_given_again_belongs_to_the_new_allocation() {
+    let ledger = Ledger::new(true).unwrap();
+    let base = 0x7f12_0000_0000;
+    let first = ledger.insert(managed(base, 8 * MIB));
+    // The free was not seen.
+    let second = ledger.insert(managed(base, 2 * MIB));
+    assert_ne!(first.id, second.id);
+    assert_eq!(ledger.find(base).unwrap().alloc, second.id);
+    assert_eq!(ledger.find(base + 4 * MIB), None);
+    assert_eq!(ledger.counters().converted_bytes, 2 * MIB);
+    let gone = ledger.remove(base).unwrap();
+    ledger.restore(gone);
+    assert_eq!(ledger.find(base).unwrap().alloc, second.id);
+}
+
+#[test]
+fn readers_see_whole_allocations_while_others_come_and_go() {
+    let ledger = Ledger::new(true).unwrap();
+    let stop = AtomicBool::new(false);
+    let steady = 0x7f50_0000_0000;
+    let made = ledger.insert(managed(steady, 2 * MIB + 4096));
+    std::thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let ledger = &ledger;
+            let stop = &stop;
+            scope.spawn(move || {
+                // Its granules are shared with the steady one on one side.
+                let base = steady + 2 * MIB + 8192 + thread * 0x1000_0000;
+                for turn in 0..3000 {
+                    ledger.insert(managed(base, (1 + turn % 7) * MIB));
+                    let found = ledger.find(base + 17).unwrap();
+                    assert_eq!((found.base, found.offset), (base, 17));
+                    ledger.remove(base);
+                }
+                stop.store(true, Ordering::Release);
+            });
+        }
+        while !stop.load(Ordering::Acquire) {
+            for address in [steady, steady + 2 * MIB + 4095, steady + 2 * MIB + 9000] {
+                if let Some(found) = ledger.find(address) {
+                    assert!(found.offset < found.bytes);
+                    assert_eq!(found.base + found.offset, address);
+                    assert_eq!(found.base == steady, found.alloc == made.id);
+                }
+            }
+            assert!(
+                ledger.find(steady).is_some(),
+                "the steady one is always there"
+            );
+        }
+    });
+    assert_eq!(ledger.counters().converted_bytes, made.bytes);
+}

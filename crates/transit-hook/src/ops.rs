@@ -1,0 +1,144 @@
+//! One op through a hook: numbered, described, told to the observer, issued, told again. This is
+//! the launch path: no lock, no allocation and no formatting once a function, a stream and a
+//! caller are known.
+
+use core::cell::Cell;
+
+use transit_format::ids::FunctionId;
+use transit_format::trace::model::OpKind;
+
+use crate::driver::{Driver, Handle};
+use crate::ledger::Ledger;
+use crate::observer::OpCall;
+use crate::scan::Pointers;
+use crate::{callers, guard, ledger, state, streams};
+
+/// Where an op goes and who issues it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    /// The stream as the job gave it.
+    pub(crate) stream: Handle,
+    /// The entry point has a per-thread suffix.
+    pub(crate) per_thread: bool,
+    /// Return address of the call, 0 if unknown.
+    pub(crate) caller: usize,
+}
+
+/// What an op is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Described {
+    pub(crate) kind: OpKind,
+    pub(crate) function: FunctionId,
+    pub(crate) hash: u64,
+    pub(crate) shape: u32,
+    pub(crate) records: u32,
+}
+
+/// Runs `call` as an op. `describe` fills in the pointers and answers `None` for a call that is
+/// no op (a copy that touches no managed memory).
+#[inline]
+pub(crate) fn run(
+    site: Site,
+    describe: impl FnOnce(&'static Driver, &'static Ledger, &mut Pointers) -> Option<Described>,
+    call: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_guard) = guard::enter() else {
+        return call();
+    };
+    let (Some(driver), Some(ledger), Some(observer)) =
+        (state::driver(), ledger::get(), state::observer())
+    else {
+        return call();
+    };
+    let mut pointers = Pointers::new();
+    let host_ns = if state::wants_time() { now_ns() } else { 0 };
+    let op = guard::protect(|| {
+        let described = describe(driver, ledger, &mut pointers)?;
+        let op = op_call(driver, site, described, pointers.as_slice(), host_ns);
+        observer.before_op(&op);
+        Some(op)
+    })
+    .flatten();
+    let result = call();
+    if let Some(op) = op {
+        let _ = guard::protect(|| observer.after_op(&op, result));
+    }
+    result
+}
+
+#[inline]
+fn op_call<'a>(
+    driver: &Driver,
+    site: Site,
+    described: Described,
+    pointers: &'a [crate::observer::PointerArg],
+    host_ns: u64,
+) -> OpCall<'a> {
+    let stream = streams::of(driver, site.stream, site.per_thread);
+    let capturing = streams::captured(driver, stream.handle);
+    OpCall {
+        seq: state::number_op(capturing),
+        kind: described.kind,
+        stream: stream.id,
+        stream_handle: stream.handle,
+        device: stream.device,
+        function: described.function,
+        name_hash: described.hash,
+        shape: described.shape,
+        device_records: described.records,
+        pointers,
+        capturing,
+        excluded: callers::who(site.caller).excluded,
+        host_ns,
+    }
+}
+
+/// A hash of a launch's shape.
+#[inline]
+pub(crate) fn shape(parts: &[u32]) -> u32 {
+    let hash = parts.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, part| {
+        (hash ^ u64::from(*part)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    // The upper half is the better mixed one.
+    u32::try_from(hash >> 32).unwrap_or(0)
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds.
+#[must_use]
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a live local of the type asked for.
+    let _ = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec
+        .cast_unsigned()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(time.tv_nsec.cast_unsigned())
+}
+
+/// Runs a hook that is no op: `work` with the guard held, or `plain` straight through.
+#[inline]
+pub(crate) fn hooked(
+    plain: impl Fn() -> u32,
+    work: impl FnOnce(&'static Driver, &'static Ledger, &dyn Fn() -> u32) -> u32,
+) -> u32 {
+    let Some(_guard) = guard::enter() else {
+        return plain();
+    };
+    let (Some(driver), Some(ledger)) = (state::driver(), ledger::get()) else {
+        return plain();
+    };
+    // The real call must happen exactly once, whatever happens around it.
+    let done: Cell<Option<u32>> = Cell::new(None);
+    let once = || {
+        let result = plain();
+        done.set(Some(result));
+        result
+    };
+    match guard::protect(|| work(driver, ledger, &once)) {
+        Some(result) => result,
+        None => done.get().unwrap_or_else(plain),
+    }
+}

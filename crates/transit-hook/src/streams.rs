@@ -1,0 +1,187 @@
+//! Which stream an op goes to, as (kind, device, turn), and whether it is being captured.
+//!
+//! A created stream is known by its handle until it is destroyed; the default streams by the
+//! current context; a per-thread default stream also by its thread.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use transit_format::ids::StreamId;
+use transit_format::trace::model::StreamKind;
+
+use crate::driver::{Driver, Handle};
+use crate::handles::HandleMap;
+use crate::observer::StreamInfo;
+use crate::state;
+
+/// `CU_STREAM_LEGACY`.
+const LEGACY: Handle = 1;
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD: Handle = 2;
+
+/// What an op needs to know of its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    pub(crate) device: u32,
+    /// Handle that means this stream to calls without the per-thread suffix.
+    pub(crate) handle: Handle,
+}
+
+thread_local! {
+    /// This thread's per-thread default stream in a context.
+    static MINE: Cell<(Handle, Option<Stream>)> = const { Cell::new((0, None)) };
+}
+
+/// Captures under way in the process.
+static CAPTURES: AtomicU32 = AtomicU32::new(0);
+
+fn known() -> &'static HandleMap<Stream> {
+    static KNOWN: OnceLock<HandleMap<Stream>> = OnceLock::new();
+    KNOWN.get_or_init(|| HandleMap::new(1 << 12))
+}
+
+/// The stream that `handle` means to an entry point, `per_thread` for one with a per-thread
+/// suffix. Tells the observer of a new one.
+#[inline]
+pub(crate) fn of(driver: &Driver, handle: Handle, per_thread: bool) -> Stream {
+    let handle = canonical(handle, per_thread);
+    if handle > PER_THREAD {
+        if let Some(stream) = known().get(handle) {
+            return *stream;
+        }
+        return first_use(driver, handle, driver.ctx_current().unwrap_or(0), handle);
+    }
+    let context = driver.ctx_current().unwrap_or(0);
+    if handle == PER_THREAD {
+        return mine(driver, context);
+    }
+    // Contexts are pointers, so the low bits are free to tell them from streams.
+    let key = context | 1;
+    match known().get(key) {
+        Some(stream) => *stream,
+        None => first_use(driver, LEGACY, context, key),
+    }
+}
+
+/// The handle by which calls without the per-thread suffix mean the same stream.
+pub(crate) fn canonical(handle: Handle, per_thread: bool) -> Handle {
+    match (handle, per_thread) {
+        (0, true) => PER_THREAD,
+        (0, false) => LEGACY,
+        _ => handle,
+    }
+}
+
+fn mine(driver: &Driver, context: Handle) -> Stream {
+    let (of, stream) = MINE.with(Cell::get);
+    if of == context
+        && let Some(stream) = stream
+    {
+        return stream;
+    }
+    let stream = first_use(driver, PER_THREAD, context, 0);
+    MINE.with(|mine| mine.set((context, Some(stream))));
+    stream
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    streams: u32,
+    of_kind: HashMap<(u8, u32), u32>,
+}
+
+/// Numbers a stream and tells the observer, in one piece so that numbers are told in order and
+/// before the first op.
+#[cold]
+fn first_use(driver: &Driver, handle: Handle, context: Handle, key: usize) -> Stream {
+    static TURNS: Mutex<Option<Turns>> = Mutex::new(None);
+    let device = driver.ctx_device().unwrap_or(0);
+    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(stream) = known().get(key).filter(|_| key != 0) {
+        return *stream;
+    }
+    let turns = turns.get_or_insert_default();
+    let (kind, code) = match handle {
+        LEGACY => (StreamKind::Legacy, 0),
+        PER_THREAD => (StreamKind::PerThread, 1),
+        _ => (StreamKind::Created, 2),
+    };
+    let next = turns.of_kind.entry((code, device)).or_default();
+    let turn = *next;
+    *next += 1;
+    let id = StreamId(turns.streams);
+    turns.streams += 1;
+    if let Some(observer) = state::observer() {
+        observer.stream(&StreamInfo {
+            id,
+            kind,
+            device,
+            turn,
+            context,
+            handle,
+        });
+    }
+    let stream = Stream { id, device, handle };
+    let _ = known().insert(key, stream);
+    stream
+}
+
+/// A created stream is about to be destroyed: its handle may come again for another.
+pub(crate) fn destroyed(handle: Handle) {
+    if handle > PER_THREAD {
+        known().remove(handle);
+    }
+}
+
+/// A capture began somewhere.
+pub(crate) fn capture_began() {
+    CAPTURES.fetch_add(1, Ordering::AcqRel);
+}
+
+/// A capture ended.
+pub(crate) fn capture_ended() {
+    let _ = CAPTURES.try_update(Ordering::AcqRel, Ordering::Relaxed, |captures| {
+        captures.checked_sub(1)
+    });
+}
+
+/// Whether any capture is under way in the process.
+#[must_use]
+#[inline]
+pub fn any_capture() -> bool {
+    CAPTURES.load(Ordering::Acquire) != 0
+}
+
+/// Whether nothing may be added to a stream now. Asks the driver only while some capture is under
+/// way; an answer that is an error counts as captured.
+#[inline]
+pub(crate) fn captured(driver: &Driver, stream: Handle) -> bool {
+    any_capture() && driver.stream_is_capturing(stream).unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_null_stream_means_what_its_entry_point_says() {
+        assert_eq!(canonical(0, false), LEGACY);
+        assert_eq!(canonical(0, true), PER_THREAD);
+        assert_eq!(canonical(1, true), LEGACY);
+        assert_eq!(canonical(2, false), PER_THREAD);
+        assert_eq!(canonical(0x7f00, true), 0x7f00);
+    }
+
+    #[test]
+    fn captures_are_counted_and_never_below_zero() {
+        assert!(!any_capture());
+        capture_ended();
+        capture_began();
+        assert!(any_capture());
+        capture_ended();
+        assert!(!any_capture());
+    }
+}

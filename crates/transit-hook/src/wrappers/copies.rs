@@ -1,0 +1,409 @@
+//! Copies described by a structure or a list: 2-D, 3-D and batches.
+
+use core::ffi::c_void;
+use std::sync::OnceLock;
+
+use transit_format::ids::FunctionId;
+use transit_format::trace::model::OpKind;
+
+use super::stub;
+use crate::driver::{Handle, NOT_FOUND};
+use crate::functions;
+use crate::hooks::{Hook, real};
+use crate::ledger::Ledger;
+use crate::ops::{self, Described, Site};
+use crate::scan::Pointers;
+
+/// Copies of a batch looked at.
+const MOST_COPIES: usize = 4096;
+
+/// `CU_MEMORYTYPE_HOST`, whose address lies in the host field.
+const TYPE_HOST: u32 = 1;
+/// `CU_MEMORYTYPE_ARRAY`, which has no address.
+const TYPE_ARRAY: u32 = 3;
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+struct Copy2d {
+    src_x: usize,
+    src_y: usize,
+    src_type: u32,
+    src_host: u64,
+    src_device: u64,
+    src_array: Handle,
+    src_pitch: usize,
+    dst_x: usize,
+    dst_y: usize,
+    dst_type: u32,
+    dst_host: u64,
+    dst_device: u64,
+    dst_array: Handle,
+    dst_pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+/// `CUDA_MEMCPY3D`.
+#[repr(C)]
+struct Copy3d {
+    src_x: usize,
+    src_y: usize,
+    src_z: usize,
+    src_lod: usize,
+    src_type: u32,
+    src_host: u64,
+    src_device: u64,
+    src_array: Handle,
+    reserved0: usize,
+    src_pitch: usize,
+    src_height: usize,
+    dst_x: usize,
+    dst_y: usize,
+    dst_z: usize,
+    dst_lod: usize,
+    dst_type: u32,
+    dst_host: u64,
+    dst_device: u64,
+    dst_array: Handle,
+    reserved1: usize,
+    dst_pitch: usize,
+    dst_height: usize,
+    width: usize,
+    height: usize,
+    depth: usize,
+}
+
+/// One side of a copy.
+struct Side {
+    kind: u32,
+    host: u64,
+    device: u64,
+    skipped: usize,
+    pitch: usize,
+    rows: usize,
+    width: usize,
+}
+
+impl Side {
+    /// Address and extent; nothing for an array.
+    fn place(&self) -> Option<(u64, u64)> {
+        let base = match self.kind {
+            TYPE_ARRAY => return None,
+            TYPE_HOST => self.host,
+            _ => self.device,
+        };
+        let extent = self
+            .pitch
+            .saturating_mul(self.rows.saturating_sub(1))
+            .saturating_add(self.width);
+        Some((base.wrapping_add(self.skipped as u64), extent as u64))
+    }
+}
+
+impl Copy2d {
+    fn sides(&self) -> [Side; 2] {
+        [
+            Side {
+                kind: self.dst_type,
+                host: self.dst_host,
+                device: self.dst_device,
+                skipped: self
+                    .dst_y
+                    .wrapping_mul(self.dst_pitch)
+                    .wrapping_add(self.dst_x),
+                pitch: self.dst_pitch,
+                rows: self.height,
+                width: self.width,
+            },
+            Side {
+                kind: self.src_type,
+                host: self.src_host,
+                device: self.src_device,
+                skipped: self
+                    .src_y
+                    .wrapping_mul(self.src_pitch)
+                    .wrapping_add(self.src_x),
+                pitch: self.src_pitch,
+                rows: self.height,
+                width: self.width,
+            },
+        ]
+    }
+}
+
+impl Copy3d {
+    fn sides(&self) -> [Side; 2] {
+        let skipped = |x: usize, y: usize, z: usize, pitch: usize, height: usize| {
+            z.wrapping_mul(height)
+                .wrapping_add(y)
+                .wrapping_mul(pitch)
+                .wrapping_add(x)
+        };
+        let rows = |height: usize| {
+            height
+                .saturating_mul(self.depth.saturating_sub(1))
+                .saturating_add(self.height)
+        };
+        [
+            Side {
+                kind: self.dst_type,
+                host: self.dst_host,
+                device: self.dst_device,
+                skipped: skipped(
+                    self.dst_x,
+                    self.dst_y,
+                    self.dst_z,
+                    self.dst_pitch,
+                    self.dst_height,
+                ),
+                pitch: self.dst_pitch,
+                rows: rows(self.dst_height),
+                width: self.width,
+            },
+            Side {
+                kind: self.src_type,
+                host: self.src_host,
+                device: self.src_device,
+                skipped: skipped(
+                    self.src_x,
+                    self.src_y,
+                    self.src_z,
+                    self.src_pitch,
+                    self.src_height,
+                ),
+                pitch: self.src_pitch,
+                rows: rows(self.src_height),
+                width: self.width,
+            },
+        ]
+    }
+}
+
+/// The op of a copy, if it touches managed memory.
+fn described(pointers: &Pointers, extent: u64, records: u32) -> Option<Described> {
+    static NAME: OnceLock<(FunctionId, u64)> = OnceLock::new();
+    if pointers.as_slice().is_empty() {
+        return None;
+    }
+    let (function, hash) = functions::of_pseudo("memcpy", &NAME);
+    let [a, b, c, d, e, f, g, h] = extent.to_le_bytes();
+    let shape = ops::shape(&[
+        u32::from_le_bytes([a, b, c, d]),
+        u32::from_le_bytes([e, f, g, h]),
+    ]);
+    Some(Described {
+        kind: OpKind::Memcpy,
+        function,
+        hash,
+        shape,
+        records,
+    })
+}
+
+fn look_at(ledger: &Ledger, sides: &[Side], pointers: &mut Pointers) -> Option<Described> {
+    let mut extent = 0;
+    for (address, bytes) in sides.iter().filter_map(Side::place) {
+        pointers.look_at(ledger, address, bytes);
+        extent = extent.max(bytes);
+    }
+    described(pointers, extent, 1)
+}
+
+macro_rules! shaped {
+    ($type:ident, $name:ident $inner:ident $per_thread:literal) => {
+        stub!($name, 1, $inner);
+        unsafe extern "C" fn $inner(shape: *const c_void, from: usize) -> u32 {
+            type Real = unsafe extern "C" fn(*const c_void) -> u32;
+            let Some(real) = real!(Hook::$name, Real) else {
+                return NOT_FOUND;
+            };
+            ops::run(
+                Site {
+                    stream: 0,
+                    per_thread: $per_thread,
+                    caller: from,
+                },
+                |_, ledger, pointers| {
+                    // SAFETY: null, or the caller's description.
+                    let shape = unsafe { shape.cast::<$type>().as_ref() }?;
+                    look_at(ledger, &shape.sides(), pointers)
+                },
+                // SAFETY: the caller's arguments.
+                || unsafe { real(shape) },
+            )
+        }
+    };
+    ($type:ident, $name:ident $inner:ident $per_thread:literal stream) => {
+        stub!($name, 2, $inner);
+        unsafe extern "C" fn $inner(shape: *const c_void, stream: Handle, from: usize) -> u32 {
+            type Real = unsafe extern "C" fn(*const c_void, Handle) -> u32;
+            let Some(real) = real!(Hook::$name, Real) else {
+                return NOT_FOUND;
+            };
+            ops::run(
+                Site {
+                    stream,
+                    per_thread: $per_thread,
+                    caller: from,
+                },
+                |_, ledger, pointers| {
+                    // SAFETY: null, or the caller's description.
+                    let shape = unsafe { shape.cast::<$type>().as_ref() }?;
+                    look_at(ledger, &shape.sides(), pointers)
+                },
+                // SAFETY: the caller's arguments.
+                || unsafe { real(shape, stream) },
+            )
+        }
+    };
+}
+
+shaped!(Copy2d, cuMemcpy2D_v2 copy_2d false);
+shaped!(Copy2d, cuMemcpy2D_v2_ptds copy_2d_ptds true);
+shaped!(Copy2d, cuMemcpy2DUnaligned_v2 copy_2d_unaligned false);
+shaped!(Copy2d, cuMemcpy2DUnaligned_v2_ptds copy_2d_unaligned_ptds true);
+shaped!(Copy2d, cuMemcpy2DAsync_v2 copy_2d_async false stream);
+shaped!(Copy2d, cuMemcpy2DAsync_v2_ptsz copy_2d_async_ptsz true stream);
+shaped!(Copy3d, cuMemcpy3D_v2 copy_3d false);
+shaped!(Copy3d, cuMemcpy3D_v2_ptds copy_3d_ptds true);
+shaped!(Copy3d, cuMemcpy3DAsync_v2 copy_3d_async false stream);
+shaped!(Copy3d, cuMemcpy3DAsync_v2_ptsz copy_3d_async_ptsz true stream);
+
+stub!(cuMemcpyBatchAsync, none, batch_first::<false>);
+stub!(cuMemcpyBatchAsync_ptsz, none, batch_first::<true>);
+stub!(cuMemcpyBatchAsync_v2, none, batch::<false>);
+stub!(cuMemcpyBatchAsync_v2_ptsz, none, batch::<true>);
+
+/// A batch is one op with the pointers of all its copies.
+unsafe fn run_batch(
+    lists: (*const u64, *const u64, *const usize),
+    count: usize,
+    site: Site,
+    call: impl FnOnce() -> u32,
+) -> u32 {
+    ops::run(
+        site,
+        |_, ledger, pointers| {
+            let (dsts, srcs, sizes) = lists;
+            if dsts.is_null() || srcs.is_null() || sizes.is_null() {
+                return None;
+            }
+            let mut extent = 0_u64;
+            for place in 0..count.min(MOST_COPIES) {
+                // SAFETY: the caller's lists have `count` entries.
+                let bytes = unsafe { *sizes.wrapping_add(place) } as u64;
+                // SAFETY: as above.
+                pointers.look_at(ledger, unsafe { *dsts.wrapping_add(place) }, bytes);
+                // SAFETY: as above.
+                pointers.look_at(ledger, unsafe { *srcs.wrapping_add(place) }, bytes);
+                extent = extent.saturating_add(bytes);
+            }
+            described(pointers, extent, u32::try_from(count).unwrap_or(u32::MAX))
+        },
+        call,
+    )
+}
+
+/// The form of 12.8 and 12.9, with an index of the copy that failed.
+unsafe extern "C" fn batch_first<const PER_THREAD: bool>(
+    dsts: *const u64,
+    srcs: *const u64,
+    sizes: *const usize,
+    count: usize,
+    attributes: *const c_void,
+    indices: *const usize,
+    attribute_count: usize,
+    failed: *mut usize,
+    stream: Handle,
+) -> u32 {
+    type Real = unsafe extern "C" fn(
+        *const u64,
+        *const u64,
+        *const usize,
+        usize,
+        *const c_void,
+        *const usize,
+        usize,
+        *mut usize,
+        Handle,
+    ) -> u32;
+    let hook = if PER_THREAD {
+        Hook::cuMemcpyBatchAsync_ptsz
+    } else {
+        Hook::cuMemcpyBatchAsync
+    };
+    let Some(real) = real!(hook, Real) else {
+        return NOT_FOUND;
+    };
+    let site = Site {
+        stream,
+        per_thread: PER_THREAD,
+        caller: 0,
+    };
+    // SAFETY: the caller's arguments.
+    let call = || unsafe {
+        real(
+            dsts,
+            srcs,
+            sizes,
+            count,
+            attributes,
+            indices,
+            attribute_count,
+            failed,
+            stream,
+        )
+    };
+    // SAFETY: the caller's lists.
+    unsafe { run_batch((dsts, srcs, sizes), count, site, call) }
+}
+
+unsafe extern "C" fn batch<const PER_THREAD: bool>(
+    dsts: *const u64,
+    srcs: *const u64,
+    sizes: *const usize,
+    count: usize,
+    attributes: *const c_void,
+    indices: *const usize,
+    attribute_count: usize,
+    stream: Handle,
+) -> u32 {
+    type Real = unsafe extern "C" fn(
+        *const u64,
+        *const u64,
+        *const usize,
+        usize,
+        *const c_void,
+        *const usize,
+        usize,
+        Handle,
+    ) -> u32;
+    let hook = if PER_THREAD {
+        Hook::cuMemcpyBatchAsync_v2_ptsz
+    } else {
+        Hook::cuMemcpyBatchAsync_v2
+    };
+    let Some(real) = real!(hook, Real) else {
+        return NOT_FOUND;
+    };
+    let site = Site {
+        stream,
+        per_thread: PER_THREAD,
+        caller: 0,
+    };
+    // SAFETY: the caller's arguments.
+    let call = || unsafe {
+        real(
+            dsts,
+            srcs,
+            sizes,
+            count,
+            attributes,
+            indices,
+            attribute_count,
+            stream,
+        )
+    };
+    // SAFETY: the caller's lists.
+    unsafe { run_batch((dsts, srcs, sizes), count, site, call) }
+}

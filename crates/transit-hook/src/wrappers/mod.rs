@@ -1,0 +1,58 @@
+//! The wrappers by exact export name. Each exported name is a naked stub that adds what the driver's
+//! ABI does not carry, the return address of the caller, and jumps to the Rust function that does
+//! the work; unchanged registers and stack keep every ABI detail as it was.
+#![expect(non_snake_case, reason = "the driver's own names")]
+#![allow(missing_docs, clippy::missing_safety_doc)]
+
+mod copies;
+mod graph;
+mod info;
+mod init;
+mod launch;
+mod memory;
+mod pools;
+mod stream;
+mod transfer;
+
+pub use copies::*;
+pub use graph::*;
+pub use info::*;
+pub use init::*;
+pub use launch::*;
+pub use memory::*;
+pub use pools::*;
+pub use stream::*;
+pub use transfer::*;
+
+/// Defines `$name`, which jumps to `$inner` with the caller's return address as one more register
+/// argument after the `$count` (0 to 5) of the driver's function; `none` adds nothing.
+macro_rules! stub {
+    ($name:ident, none, $($inner:tt)+) => {
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            ::core::arch::naked_asm!("jmp {}", sym $($inner)+);
+            #[cfg(target_arch = "aarch64")]
+            ::core::arch::naked_asm!("b {}", sym $($inner)+);
+        }
+    };
+    ($name:ident, 1, $($inner:tt)+) => { stub!(@ $name, "rsi", "x1", $($inner)+); };
+    ($name:ident, 2, $($inner:tt)+) => { stub!(@ $name, "rdx", "x2", $($inner)+); };
+    ($name:ident, 3, $($inner:tt)+) => { stub!(@ $name, "rcx", "x3", $($inner)+); };
+    ($name:ident, 4, $($inner:tt)+) => { stub!(@ $name, "r8", "x4", $($inner)+); };
+    ($name:ident, 5, $($inner:tt)+) => { stub!(@ $name, "r9", "x5", $($inner)+); };
+    (@ $name:ident, $x86:literal, $arm:literal, $($inner:tt)+) => {
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            ::core::arch::naked_asm!(
+                concat!("mov ", $x86, ", qword ptr [rsp]"),
+                "jmp {}",
+                sym $($inner)+,
+            );
+            #[cfg(target_arch = "aarch64")]
+            ::core::arch::naked_asm!(concat!("mov ", $arm, ", x30"), "b {}", sym $($inner)+);
+        }
+    };
+}
+pub(crate) use stub;

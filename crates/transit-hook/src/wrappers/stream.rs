@@ -1,0 +1,144 @@
+//! Streams that end, waits, captures, and modules that are unloaded.
+
+use super::stub;
+use crate::driver::{Handle, NOT_FOUND, SUCCESS};
+use crate::hooks::{Hook, real};
+use crate::ops::hooked;
+use crate::{functions, state, streams};
+
+stub!(cuStreamDestroy_v2, none, destroy);
+stub!(cuStreamSynchronize, none, wait::<0>);
+stub!(cuStreamSynchronize_ptsz, none, wait::<1>);
+stub!(cuEventSynchronize, none, wait::<2>);
+stub!(cuCtxSynchronize, none, wait::<3>);
+stub!(cuStreamBeginCapture, none, begin::<0>);
+stub!(cuStreamBeginCapture_ptsz, none, begin::<1>);
+stub!(cuStreamBeginCapture_v2, none, begin::<2>);
+stub!(cuStreamBeginCapture_v2_ptsz, none, begin::<3>);
+stub!(cuStreamBeginCaptureToGraph, none, begin::<4>);
+stub!(cuStreamBeginCaptureToGraph_ptsz, none, begin::<5>);
+stub!(cuStreamEndCapture, none, end::<false>);
+stub!(cuStreamEndCapture_ptsz, none, end::<true>);
+stub!(cuModuleUnload, none, unload::<0>);
+stub!(cuLibraryUnload, none, unload::<1>);
+
+unsafe extern "C" fn destroy(stream: Handle) -> u32 {
+    let Some(real) = real!(
+        Hook::cuStreamDestroy_v2,
+        unsafe extern "C" fn(Handle) -> u32
+    ) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's argument.
+    let plain = || unsafe { real(stream) };
+    hooked(plain, |_, _, real_call| {
+        streams::destroyed(stream);
+        real_call()
+    })
+}
+
+/// `cuCtxSynchronize` has no argument: the register it would lie in is passed on unread.
+unsafe extern "C" fn wait<const HOOK: usize>(what: Handle) -> u32 {
+    let hook = match HOOK {
+        0 => Hook::cuStreamSynchronize,
+        1 => Hook::cuStreamSynchronize_ptsz,
+        2 => Hook::cuEventSynchronize,
+        _ => Hook::cuCtxSynchronize,
+    };
+    let Some(real) = real!(hook, unsafe extern "C" fn(Handle) -> u32) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's argument.
+    let plain = || unsafe { real(what) };
+    hooked(plain, |_, _, real_call| {
+        let result = real_call();
+        if let Some(observer) = state::observer() {
+            observer.synchronised();
+        }
+        result
+    })
+}
+
+/// All forms begin with the stream; what follows differs and is passed on.
+unsafe extern "C" fn begin<const HOOK: usize>(
+    stream: Handle,
+    second: usize,
+    third: usize,
+    fourth: usize,
+    fifth: usize,
+    sixth: usize,
+) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, usize, usize, usize, usize, usize) -> u32;
+    let hook = match HOOK {
+        0 => Hook::cuStreamBeginCapture,
+        1 => Hook::cuStreamBeginCapture_ptsz,
+        2 => Hook::cuStreamBeginCapture_v2,
+        3 => Hook::cuStreamBeginCapture_v2_ptsz,
+        4 => Hook::cuStreamBeginCaptureToGraph,
+        _ => Hook::cuStreamBeginCaptureToGraph_ptsz,
+    };
+    let Some(real) = real!(hook, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments; shorter forms do not read the last ones.
+    let plain = || unsafe { real(stream, second, third, fourth, fifth, sixth) };
+    hooked(plain, |_, _, real_call| {
+        // Counted before, so that no op of another thread slips into the capture unseen.
+        streams::capture_began();
+        let result = real_call();
+        if result != SUCCESS {
+            streams::capture_ended();
+        } else if let Some(observer) = state::observer() {
+            observer.capturing(true);
+        }
+        result
+    })
+}
+
+unsafe extern "C" fn end<const PER_THREAD: bool>(stream: Handle, graph: *mut Handle) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, *mut Handle) -> u32;
+    let hook = if PER_THREAD {
+        Hook::cuStreamEndCapture_ptsz
+    } else {
+        Hook::cuStreamEndCapture
+    };
+    let Some(real) = real!(hook, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments.
+    let plain = || unsafe { real(stream, graph) };
+    hooked(plain, |driver, _, real_call| {
+        let place = streams::canonical(stream, PER_THREAD);
+        // A ruined capture ends with an error; a wrong thread's attempt ends nothing.
+        let before = driver.stream_is_capturing(place).unwrap_or(false);
+        let result = real_call();
+        let after = driver.stream_is_capturing(place).unwrap_or(false);
+        if result == SUCCESS || (before && !after) {
+            streams::capture_ended();
+            if let Some(observer) = state::observer() {
+                observer.capturing(false);
+            }
+        }
+        result
+    })
+}
+
+unsafe extern "C" fn unload<const HOOK: usize>(what: Handle) -> u32 {
+    let hook = if HOOK == 0 {
+        Hook::cuModuleUnload
+    } else {
+        Hook::cuLibraryUnload
+    };
+    let Some(real) = real!(hook, unsafe extern "C" fn(Handle) -> u32) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's argument.
+    let plain = || unsafe { real(what) };
+    hooked(plain, |_, _, real_call| {
+        let result = real_call();
+        if result == SUCCESS {
+            functions::unloaded();
+        }
+        result
+    })
+}
