@@ -16,10 +16,10 @@ const SHIM: &str = "libtransit_record.so";
 const EXAMPLES: &str = "\
 Examples:
   transit-record -o warmup.trace.zst -- python train.py
-  transit-record -o warmup.trace.zst -- torchrun --nproc-per-node 8 train.py  # warmup.rankN.trace.zst
+  transit-record -o warmup.trace.zst -- torchrun --nproc-per-node 8 train.py
   transit-record -o warmup.trace.zst --skip 5000 --iterations 3 -- python train.py
-  transit-record -o small.trace.zst --hbm-limit 16GiB -- python train.py      # emulate a smaller card
-  transit-plan build warmup.trace.zst --hbm 80GiB -o job.plan                 # what comes next
+  transit-record -o small.trace.zst --hbm-limit 16GiB -- python train.py  # emulate a smaller card
+  transit-plan build warmup.trace.zst --hbm 80GiB -o job.plan           # what comes next
 
 Writes down what a job does on the GPU: its allocations, kernels and page migrations. The job is not
 changed; its device memory becomes managed memory, so that it may exceed the card.

@@ -45,6 +45,8 @@ pub(crate) struct Assembler {
     ops: InOrder<OpRecord>,
     /// Numbers given up.
     missing_ops: u64,
+    /// The window has begun; before that nothing waits for its place among ops.
+    opened: bool,
     /// Where the ops stood when a block was last closed.
     stood_at: u64,
     runs: Vec<Run>,
@@ -65,13 +67,13 @@ pub(crate) struct Assembler {
 }
 
 impl Assembler {
-    /// A trace whose first op will be the hooks' number `first`. Iterations are counted only if
-    /// somebody wants to know.
+    /// An empty trace. Iterations are counted only if somebody wants to know.
     pub(crate) fn new(clock: Clock, count_iterations: bool) -> Self {
         Self {
             clock,
             ops: InOrder::default(),
             missing_ops: 0,
+            opened: false,
             stood_at: 0,
             runs: Vec::new(),
             trace_ops: 0,
@@ -92,6 +94,7 @@ impl Assembler {
 
     /// The window opened at the hooks' op `first`.
     pub(crate) fn open(&mut self, first: OpSeq) {
+        self.opened = true;
         self.ops.start_at(first.0);
     }
 
@@ -222,7 +225,7 @@ impl Assembler {
 
     fn say_what_was_told(&mut self, last: bool, out: &mut Vec<Event>) {
         while let Some(timed) = self.told.front() {
-            if timed.at_op.0 > self.ops.next() && !last {
+            if self.opened && timed.at_op.0 > self.ops.next() && !last {
                 break;
             }
             let at_op = self.trace_op(timed.at_op);

@@ -25,6 +25,10 @@ use crate::writer::Outcome;
 /// How long the end of a process waits for the file to be finished.
 const LAST_WRITE: Duration = Duration::from_secs(10);
 
+/// A job that polls for the device in a loop gets no more marks than this between two visits of
+/// the writer.
+const MOST_MARKS: usize = 1 << 14;
+
 const WAITING: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
@@ -140,7 +144,11 @@ impl Capture {
             host_ns: monotonic_ns(),
             told,
         };
-        lock(&self.told).push(timed);
+        let mut queue = lock(&self.told);
+        let droppable = matches!(timed.told, Told::Mark(MarkKind::Sync));
+        if !droppable || queue.len() < MOST_MARKS {
+            queue.push(timed);
+        }
     }
 
     /// Opens what is not open yet: CUPTI, the file, the writer thread.
@@ -391,6 +399,9 @@ impl Capture {
         let (Some(driver), Some(session)) = (self.driver.get(), self.session()) else {
             return;
         };
+        if !self.sees_migrations() {
+            return;
+        }
         if op.excluded {
             self.settler.excluded(driver, op);
             self.settler.count(false);
