@@ -410,3 +410,201 @@ pub(crate) struct Lost {
     /// Records that CUPTI dropped.
     pub(crate) cupti: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cupti::{Counter, Paging};
+    use transit_format::ids::{AllocId, Nanos, StreamId};
+    use transit_format::trace::model::{Migration, Pointer, StreamKind};
+
+    fn assembler(first: u64) -> Assembler {
+        let mut assembler = Assembler::new(Clock::starting_at(0), false);
+        tell(
+            &mut assembler,
+            0,
+            0,
+            Told::Function {
+                id: FunctionId(0),
+                name: "k".to_owned(),
+                params: 1,
+            },
+        );
+        let (id, kind) = (StreamId(0), StreamKind::Legacy);
+        tell(
+            &mut assembler,
+            0,
+            0,
+            Told::Stream {
+                id,
+                kind,
+                device: 0,
+                turn: 0,
+                cupti: None,
+            },
+        );
+        assembler.open(OpSeq(first));
+        assembler
+    }
+
+    fn tell(assembler: &mut Assembler, at_op: u64, host_ns: u64, told: Told) {
+        assembler.tell(Timed {
+            at_op: OpSeq(at_op),
+            host_ns,
+            told,
+        });
+    }
+
+    fn alloc(assembler: &mut Assembler, id: u32, address: u64, at_op: u64, host_ns: u64) {
+        tell(
+            assembler,
+            at_op,
+            host_ns,
+            Told::Alloc(TrackedAlloc {
+                id: AllocId(id),
+                address,
+                bytes: 1 << 21,
+                device: 0,
+                converted: true,
+                managed: true,
+                caller: "",
+            }),
+        );
+    }
+
+    fn op(seq: u64, void: bool) -> OpRecord {
+        OpRecord {
+            seq: OpSeq(seq),
+            kind: OpKind::Kernel,
+            void,
+            host_ns: seq * 1000,
+            stream: StreamId(0),
+            function: FunctionId(0),
+            shape: 0,
+            device_records: 1,
+            pointers: vec![Pointer {
+                alloc: AllocId(0),
+                offset: seq,
+                bytes: 0,
+            }],
+        }
+    }
+
+    fn moved(address: u64, op: Option<u64>) -> Collected {
+        let paging = Paging {
+            counter: Counter::HtoD,
+            value: 4096,
+            start: 5_000_000,
+            end: 5_000_100,
+            address,
+            source: u32::MAX,
+            target: 0,
+            flags: 2,
+        };
+        Collected {
+            record: Record::Paging(paging),
+            op: op.map(OpSeq),
+        }
+    }
+
+    /// The offset of each op's pointer, in order of the trace.
+    fn ops(events: &[Event]) -> Vec<u64> {
+        let ops = events.iter().filter_map(|event| match event {
+            Event::Op(_, pointers) => Some(pointers[0].offset),
+            _ => None,
+        });
+        ops.collect()
+    }
+
+    fn migrations(events: &[Event]) -> Vec<Migration> {
+        let moved = events.iter().filter_map(|event| match event {
+            Event::Migration(migration) => Some(*migration),
+            _ => None,
+        });
+        moved.collect()
+    }
+
+    #[test]
+    fn ops_of_many_rings_come_out_in_sequence_and_allocations_before_their_use() {
+        let mut assembler = assembler(0);
+        let mut events = Vec::new();
+        assembler.op(op(2, false));
+        assembler.op(op(1, false));
+        assembler.advance(false, false, &mut events);
+        assert!(ops(&events).is_empty(), "op 0 is still on its way");
+        alloc(&mut assembler, 0, 1 << 40, 1, 0);
+        assembler.op(op(0, false));
+        assembler.advance(false, false, &mut events);
+        assert_eq!(ops(&events), [0, 1, 2]);
+        let at = events
+            .iter()
+            .position(|event| matches!(event, Event::Alloc(_)))
+            .unwrap();
+        let user = events.iter().position(|event| {
+            matches!(event, Event::Op(op, _)
+            if op.issued_ns == Nanos(1000))
+        });
+        assert!(
+            at < user.unwrap(),
+            "allocated after op 0 and before op 1: {events:?}"
+        );
+    }
+
+    #[test]
+    fn a_lost_op_and_a_refused_one_leave_no_hole_in_the_traces_numbers() {
+        let mut assembler = assembler(100);
+        let mut events = Vec::new();
+        for seq in [100, 101, 103, 105] {
+            assembler.op(op(seq, seq == 101));
+        }
+        alloc(&mut assembler, 0, 1 << 40, 105, 0);
+        assembler.advance(false, false, &mut events);
+        assert_eq!(ops(&events), [100]);
+        assert!(!assembler.stuck(), "it may still come");
+        assert!(assembler.stuck());
+        assembler.advance(true, false, &mut events);
+        assert_eq!(ops(&events), [100, 103, 105]);
+        let Some(Event::Alloc(alloc)) =
+            events.iter().find(|event| matches!(event, Event::Alloc(_)))
+        else {
+            panic!("no allocation")
+        };
+        assert_eq!(alloc.at_op, OpSeq(2));
+        let totals = assembler.totals(&Counters::default(), &Lost::default(), true);
+        assert_eq!((totals.ops, totals.drops.ops), (3, 2));
+        assembler.record(moved(1 << 40, Some(105)));
+        assembler.advance(false, true, &mut events);
+        assert_eq!(migrations(&events)[0].op, Some(OpSeq(2)));
+    }
+
+    #[test]
+    fn a_transfer_waits_for_its_op_and_one_outside_every_allocation_is_counted() {
+        let mut assembler = assembler(0);
+        let mut events = Vec::new();
+        alloc(&mut assembler, 0, 1 << 40, 0, 0);
+        assembler.record(moved((1 << 40) + 8192, Some(0)));
+        assembler.record(moved(1 << 30, None));
+        assembler.advance(false, false, &mut events);
+        assert!(migrations(&events).is_empty());
+        assembler.op(op(0, false));
+        assembler.advance(false, false, &mut events);
+        let [only] = migrations(&events)[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!(
+            (only.alloc, only.offset, only.bytes),
+            (AllocId(0), 8192, 4096)
+        );
+        let totals = assembler.totals(&Counters::default(), &Lost::default(), true);
+        assert_eq!(totals.drops.unplaced, 1);
+    }
+
+    #[test]
+    fn before_the_window_allocations_are_said_at_once() {
+        let mut assembler = Assembler::new(Clock::starting_at(0), false);
+        alloc(&mut assembler, 0, 1 << 40, 57, 0);
+        let mut events = Vec::new();
+        assembler.advance(false, false, &mut events);
+        assert!(matches!(&events[..], [Event::Alloc(alloc)] if alloc.at_op == OpSeq(0)));
+    }
+}

@@ -87,34 +87,50 @@ impl Session {
         Ok(self.start_paging(faults).err())
     }
 
+    /// Asks for transfers, and with `faults` for faults and remote maps. What some CUPTI or device
+    /// may not know comes last and is done without if it is refused: a single GPU has no peer to
+    /// move data to.
     fn start_paging(&self, faults: bool) -> Result<(), Failure> {
-        self.configure(Counter::HtoD)?;
-        self.configure(Counter::DtoH)?;
-        // A single GPU has no peer to move data to; some versions refuse the kind then.
-        let _ = self.configure(Counter::DtoD);
-        if faults {
-            self.configure(Counter::GpuFault)?;
-            let _ = self.configure(Counter::RemoteMap);
-            let _ = self.configure(Counter::CpuFault);
+        use Counter::{CpuFault, DtoD, DtoH, GpuFault, HtoD, RemoteMap};
+        const TRANSFERS: usize = 2;
+        const FAULTS: usize = 3;
+        let with_faults = [HtoD, DtoH, GpuFault, RemoteMap, CpuFault, DtoD];
+        let without = [HtoD, DtoH, DtoD];
+        let (wanted, least) = if faults {
+            (&with_faults[..], FAULTS)
+        } else {
+            (&without[..], TRANSFERS)
+        };
+        let mut result = Ok(());
+        for count in (least..=wanted.len()).rev() {
+            result = self.configure(wanted.get(..count).unwrap_or(wanted));
+            if result.is_ok() {
+                break;
+            }
         }
+        result?;
         self.enable(UNIFIED_MEMORY)
     }
 
-    fn configure(&self, counter: Counter) -> Result<(), Failure> {
-        let mut config = UmConfig {
-            scope: 2,
-            kind: counter.code(),
-            device: 0,
-            enable: 1,
-        };
+    /// All counters go into one call: whether a second call adds to the first is not documented.
+    fn configure(&self, counters: &[Counter]) -> Result<(), Failure> {
+        let mut configs: Vec<UmConfig> = counters
+            .iter()
+            .map(|counter| UmConfig {
+                scope: 2,
+                kind: counter.code(),
+                device: 0,
+                enable: 1,
+            })
+            .collect();
+        let count = u32::try_from(configs.len()).unwrap_or(0);
+        let entry = self.library.configure_um;
         let name = "cuptiActivityConfigureUnifiedMemoryCounter";
-        match self.library.configure_um {
-            // SAFETY: CUPTI's own entry point; `config` is one entry and outlives the call.
-            Some(entry) => match unsafe { entry(&raw mut config, 1) } {
-                0 => Ok(()),
-                result => Err(Failure::Refused(CONFIGURE, result)),
-            },
-            None => Err(Failure::Missing(name)),
+        let entry = entry.ok_or(Failure::Missing(name))?;
+        // SAFETY: CUPTI's own entry point; the array has `count` entries and outlives the call.
+        match unsafe { entry(configs.as_mut_ptr(), count) } {
+            0 => Ok(()),
+            result => Err(Failure::Refused(CONFIGURE, result)),
         }
     }
 
@@ -170,8 +186,8 @@ impl Session {
         let (mut context_id, mut stream_id) = (0, 0);
         let context = context as *mut c_void;
         let per_thread = u8::from(stream == PER_THREAD);
-        // The legacy stream has two handles, null and 1.
-        let handle = if stream == 1 { 0 } else { stream } as *mut c_void;
+        // The default streams are named by null and the flag.
+        let handle = if stream <= PER_THREAD { 0 } else { stream } as *mut c_void;
         call!(
             self.library.context_id,
             "cuptiGetContextId",
