@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use bytesize::ByteSize;
 use clap::Parser;
 use transit_launch::template::{self, Place};
 use transit_launch::{Failure, Job, Outcome, find_shim};
@@ -43,14 +44,17 @@ struct Arguments {
     /// Record the replayed run, for `transit-plan report BEFORE AFTER`
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
+    /// With --trace: record page faults and remote mappings too
+    #[arg(long, requires = "trace")]
+    faults: bool,
     /// Write what was bound, matched and issued as JSON when the job ends
     #[arg(long, value_name = "FILE")]
     stats: Option<String>,
     /// Never use more managed memory than the card has free
     #[arg(long)]
     no_oversubscribe: bool,
-    /// Smallest allocation turned into managed memory, in bytes [default: 2 MiB]
-    #[arg(long, value_name = "BYTES")]
+    /// Smallest allocation turned into managed memory [default: 2MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     min_bytes: Option<u64>,
     /// Leave allocations of this library alone (may be given more than once)
     #[arg(long, value_name = "LIBRARY")]
@@ -59,11 +63,18 @@ struct Arguments {
     #[arg(long)]
     strict: bool,
     /// Say nothing but errors
-    #[arg(long)]
+    #[arg(short, long)]
     quiet: bool,
     /// The job and its arguments, passed on untouched
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+/// `80GiB`, `80GB` (decimal) or plain bytes.
+fn size(text: &str) -> Result<u64, String> {
+    text.parse::<ByteSize>()
+        .map(|size| size.as_u64())
+        .map_err(|_| format!("`{text}` is no size; write it like 512MiB or 4096"))
 }
 
 fn main() -> ExitCode {
@@ -90,32 +101,44 @@ fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         }
         eprintln!("transit-replay: {problem}; the job runs without directions");
     }
-    let mut job = Job::new(&arguments.command)?;
-    job = job.preload(&find_shim(SHIM)?);
-    job = job.setting("TRANSIT_PLAN", absolute(&arguments.plan));
-    if let Some(trace) = &arguments.trace {
-        job = job.setting("TRANSIT_TRACE", absolute(trace));
-    }
-    if let Some(stats) = &arguments.stats {
-        job = job.setting("TRANSIT_STATS_JSON", absolute(stats));
-    }
-    if arguments.no_oversubscribe {
-        job = job.setting("TRANSIT_NO_OVERSUBSCRIBE", "1");
-    }
-    if let Some(bytes) = arguments.min_bytes {
-        job = job.setting("TRANSIT_MIN_BYTES", bytes.to_string());
-    }
-    if !arguments.exclude.is_empty() {
-        job = job.setting("TRANSIT_EXCLUDE", arguments.exclude.join(","));
-    }
-    if arguments.quiet {
-        job = job.setting("TRANSIT_QUIET", "1");
-    }
+    let job = prepare(arguments, &find_shim(SHIM)?)?;
     let outcome = job.run()?;
     if let Some(trace) = arguments.trace.as_deref().filter(|_| !arguments.quiet) {
         announce(trace, &job);
     }
     Ok(outcome)
+}
+
+fn prepare(arguments: &Arguments, shim: &Path) -> Result<Job, Failure> {
+    let mut job = Job::new(&arguments.command)?.preload(shim);
+    let texts = [
+        ("TRANSIT_PLAN", Some(absolute(&arguments.plan))),
+        ("TRANSIT_TRACE", arguments.trace.as_deref().map(absolute)),
+        (
+            "TRANSIT_STATS_JSON",
+            arguments.stats.as_deref().map(absolute),
+        ),
+        (
+            "TRANSIT_MIN_BYTES",
+            arguments.min_bytes.map(|bytes| bytes.to_string()),
+        ),
+        (
+            "TRANSIT_NO_OVERSUBSCRIBE",
+            arguments.no_oversubscribe.then(|| "1".to_owned()),
+        ),
+        ("TRANSIT_FAULTS", arguments.faults.then(|| "1".to_owned())),
+        ("TRANSIT_QUIET", arguments.quiet.then(|| "1".to_owned())),
+        (
+            "TRANSIT_EXCLUDE",
+            (!arguments.exclude.is_empty()).then(|| arguments.exclude.join(",")),
+        ),
+    ];
+    for (name, value) in texts {
+        if let Some(value) = value {
+            job = job.setting(name, value);
+        }
+    }
+    Ok(job)
 }
 
 /// The job may change its directory before the shim opens its files.

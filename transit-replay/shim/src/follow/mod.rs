@@ -24,6 +24,6 @@ pub(crate) mod side;
 pub(crate) mod votes;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use self::core::{Follower, Phase, Verdict};

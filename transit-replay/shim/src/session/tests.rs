@@ -13,6 +13,7 @@ use transit_hook::driver::Location;
 use transit_hook::observer::PointerArg;
 
 use super::*;
+use crate::follow::tests::launch_path::allocator_calls;
 
 static CAPTURE: Capture = Capture::new();
 
@@ -158,14 +159,9 @@ fn allocate(session: &Session, id: u32) {
     session.allocated(&allocation(id));
 }
 
-/// Issues op `at` of the iteration.
-fn issue(session: &Session, at: u32) -> Vec<Call> {
-    let pointers = [PointerArg {
-        alloc: AllocId(at % 2),
-        offset: 0,
-        bytes: 0,
-    }];
-    session.before_op(&OpCall {
+/// Op `at` of the iteration.
+fn call(at: u32, pointers: &[PointerArg]) -> OpCall<'_> {
+    OpCall {
         seq: OpSeq(0),
         kind: OpKind::Kernel,
         stream: StreamId(0),
@@ -175,11 +171,21 @@ fn issue(session: &Session, at: u32) -> Vec<Call> {
         name_hash: u64::from(100 + at),
         shape: 0,
         device_records: 1,
-        pointers: &pointers,
+        pointers,
         capturing: false,
         excluded: false,
         host_ns: 0,
-    });
+    }
+}
+
+/// Issues op `at` of the iteration.
+fn issue(session: &Session, at: u32) -> Vec<Call> {
+    let pointers = [PointerArg {
+        alloc: AllocId(at % 2),
+        offset: 0,
+        bytes: 0,
+    }];
+    session.before_op(&call(at, &pointers));
     taken()
 }
 
@@ -311,23 +317,50 @@ fn a_placement_is_made_at_allocation_and_moved_when_use_says_otherwise() {
             offset: 0,
             bytes: 0,
         }];
-        session.before_op(&OpCall {
-            seq: OpSeq(0),
-            kind: OpKind::Kernel,
-            stream: StreamId(0),
-            stream_handle: 77,
-            device: 0,
-            function: FunctionId(0),
-            name_hash: u64::from(100 + at),
-            shape: 0,
-            device_records: 1,
-            pointers: &pointers,
-            capturing: false,
-            excluded: false,
-            host_ns: 0,
-        });
+        session.before_op(&call(at, &pointers));
         taken()
     };
     let calls: Vec<Call> = (0..12).flat_map(|at| swapped(at % 6)).collect();
     assert_eq!(calls, [("unprefer", 2, 4, 0), ("prefer", 102, 4, 0)]);
+}
+
+/// All that the shim adds to an op without steps, and what it adds with one. Prints nanoseconds
+/// with `--nocapture`; the budget over a no-op stub is 60 ns.
+#[test]
+fn an_op_costs_the_launch_path_nothing_but_time() {
+    let session = session(plan());
+    iteration(&session);
+    iteration(&session);
+    let pointers = [PointerArg {
+        alloc: AllocId(0),
+        offset: 0,
+        bytes: 0,
+    }; 1];
+    let others = [PointerArg {
+        alloc: AllocId(1),
+        offset: 0,
+        bytes: 0,
+    }; 1];
+    let calls: Vec<OpCall<'_>> = (0..6)
+        .map(|at| call(at, if at % 2 == 0 { &pointers } else { &others }))
+        .collect();
+    let mut times = Vec::with_capacity(64);
+    let allocations = allocator_calls(|| {
+        for _ in 0..51 {
+            let start = std::time::Instant::now();
+            for call in std::iter::repeat_n(&calls, 500).flatten() {
+                std::hint::black_box(session.before_op(call));
+                session.after_op(call);
+            }
+            times.push(start.elapsed().as_secs_f64() * 1e9 / 3000.0);
+        }
+    });
+    times.sort_by(f64::total_cmp);
+    println!(
+        "replay shim: {:.1} ns per op without steps (median of 51)",
+        times[25]
+    );
+    assert_eq!(allocations, 0);
+    assert_eq!(session.summary().counters.strays, 0);
+    assert!(times[25] < 2000.0);
 }
