@@ -82,6 +82,7 @@ pub enum Error {
 
 impl Error {
     /// Wraps an error of the operating system.
+    #[cfg(any(feature = "trace", feature = "plan"))]
     pub(crate) fn io(file: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io {
             file: file.into(),

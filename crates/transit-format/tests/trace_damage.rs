@@ -237,6 +237,25 @@ fn a_frame_that_lies_about_its_size_is_refused() {
 }
 
 #[test]
+fn a_flip_in_a_large_frames_header_costs_one_block() {
+    let made = common::training(100_000, 9);
+    let frames = frames(&made.bytes);
+    for bit in 0..13 * 8 {
+        let mut bad = made.bytes.clone();
+        bad[frames[2] + bit / 8] ^= 1 << (bit % 8);
+        let salvage = Trace::read_lenient(&bad, "bad").unwrap();
+        assert_eq!(salvage.trace.ops.len(), made.ops.len(), "bit {bit}");
+        assert!(salvage.damage.len() <= 1, "bit {bit}: {:?}", salvage.damage);
+        let whole = salvage.trace.ops.iter().filter(|op| op.shape != 0).count();
+        assert!(
+            made.ops.len() - whole < 30_000,
+            "bit {bit} costs {} ops",
+            made.ops.len() - whole
+        );
+    }
+}
+
+#[test]
 fn ids_that_point_nowhere_are_damage() {
     let dangling = |event: Event| {
         let mut writer = Writer::new(Vec::new(), &common::header()).unwrap();

@@ -49,7 +49,10 @@ pub(super) enum FlawKind {
     Damaged,
     Foreign,
     Newer,
+    /// One block claims more than any may hold.
     TooLarge,
+    /// All blocks together take more memory than a file of this size should.
+    TooMuch,
 }
 
 impl Flaw {
@@ -89,7 +92,7 @@ impl Flaw {
                 section,
                 what,
             },
-            FlawKind::TooLarge => Error::TooLarge {
+            FlawKind::TooLarge | FlawKind::TooMuch => Error::TooLarge {
                 file,
                 section,
                 offset,

@@ -317,7 +317,12 @@ impl Reading<'_> {
         damage: &mut Vec<Damage>,
     ) -> Result<Result<usize, End>, Error> {
         let at = offset as u64;
-        if matches!(flaw.kind, FlawKind::Newer | FlawKind::TooLarge) {
+        let fatal = match flaw.kind {
+            FlawKind::Newer | FlawKind::TooMuch => true,
+            FlawKind::TooLarge => !self.lenient,
+            FlawKind::Damaged | FlawKind::Foreign => false,
+        };
+        if fatal {
             return Err(flaw.at(self.name, at));
         }
         let next = find_good_block(self.bytes, offset + 1, &mut self.probes);

@@ -265,7 +265,7 @@ impl Stitch {
                 "the trace would take over {} bytes of memory; `transit-plan cut` shortens one",
                 self.budget_bytes
             );
-            return Err(Flaw::new(FlawKind::TooLarge, "block header", what));
+            return Err(Flaw::new(FlawKind::TooMuch, "trace", what));
         }
         Ok(())
     }
