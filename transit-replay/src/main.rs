@@ -95,13 +95,15 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
-    if let Err(problem) = plan_file::check(&arguments.plan, &Place::of_this_process()) {
-        if arguments.strict {
-            return Err(Failure::own(problem));
+    let card_bytes = match plan_file::check(&arguments.plan, &Place::of_this_process()) {
+        Ok(card_bytes) => card_bytes,
+        Err(problem) if arguments.strict => return Err(Failure::own(problem)),
+        Err(problem) => {
+            eprintln!("transit-replay: {problem}; the job runs without directions");
+            0
         }
-        eprintln!("transit-replay: {problem}; the job runs without directions");
-    }
-    let job = prepare(arguments, &find_shim(SHIM)?)?;
+    };
+    let job = prepare(arguments, &find_shim(SHIM)?, card_bytes)?;
     let outcome = job.run()?;
     if let Some(trace) = arguments.trace.as_deref().filter(|_| !arguments.quiet) {
         announce(trace, &job);
@@ -109,7 +111,7 @@ fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-fn prepare(arguments: &Arguments, shim: &Path) -> Result<Job, Failure> {
+fn prepare(arguments: &Arguments, shim: &Path, card_bytes: u64) -> Result<Job, Failure> {
     let mut job = Job::new(&arguments.command)?.preload(shim);
     let texts = [
         ("TRANSIT_PLAN", Some(absolute(&arguments.plan))),
@@ -128,6 +130,10 @@ fn prepare(arguments: &Arguments, shim: &Path) -> Result<Job, Failure> {
         ),
         ("TRANSIT_FAULTS", arguments.faults.then(|| "1".to_owned())),
         ("TRANSIT_QUIET", arguments.quiet.then(|| "1".to_owned())),
+        (
+            "TRANSIT_HBM_LIMIT_BYTES",
+            (card_bytes > 0).then(|| card_bytes.to_string()),
+        ),
         (
             "TRANSIT_EXCLUDE",
             (!arguments.exclude.is_empty()).then(|| arguments.exclude.join(",")),

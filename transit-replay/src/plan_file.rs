@@ -6,28 +6,29 @@ use std::path::{Path, PathBuf};
 use transit_launch::template::{self, Place};
 
 /// Whether there is a readable plan for this place, or for any rank if ranks are not known yet (a
-/// launcher such as torchrun gives them out later).
+/// launcher such as torchrun gives them out later). The answer is the emulated card of the plan, in
+/// bytes, 0 if it has none.
 ///
 /// # Errors
 /// What is wrong, where, and what to do.
-pub(crate) fn check(template: &str, place: &Place) -> Result<(), String> {
+pub(crate) fn check(template: &str, place: &Place) -> Result<u64, String> {
     let plans = candidates(template, place);
     let Some(first) = plans.first() else {
         return Err(format!(
             "{template}: no such plan, nor one of any rank; make one with `transit-plan build`"
         ));
     };
-    // Plans of ranks are made together: a damaged one is told, the first says enough otherwise.
-    plans
-        .iter()
-        .try_for_each(|plan| readable(plan))
-        .map_err(|error| {
+    let mut card_bytes = 0;
+    for plan in &plans {
+        card_bytes = readable(plan).map_err(|error| {
             if plans.len() > 1 {
                 format!("{error} (first plan: {})", first.display())
             } else {
                 error
             }
-        })
+        })?;
+    }
+    Ok(card_bytes)
 }
 
 fn candidates(template: &str, place: &Place) -> Vec<PathBuf> {
@@ -42,10 +43,9 @@ fn candidates(template: &str, place: &Place) -> Vec<PathBuf> {
     template::written(template, std::time::SystemTime::UNIX_EPOCH)
 }
 
-fn readable(path: &Path) -> Result<(), String> {
-    transit_format::plan::View::open(path)
-        .map(drop)
-        .map_err(|error| error.to_string())
+fn readable(path: &Path) -> Result<u64, String> {
+    let view = transit_format::plan::View::open(path).map_err(|error| error.to_string())?;
+    Ok(view.shape().card_bytes)
 }
 
 #[cfg(test)]
@@ -69,6 +69,6 @@ mod tests {
         let mut sink = Vec::new();
         transit_format::plan::write(&Default::default(), &mut sink).unwrap();
         std::fs::write(&rank, &sink).unwrap();
-        check(template.to_str().unwrap(), &Place::default()).unwrap();
+        assert_eq!(check(template.to_str().unwrap(), &Place::default()), Ok(0));
     }
 }

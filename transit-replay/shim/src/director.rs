@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 use std::{fs, process};
 
 use transit_capture::{Capture, Config};
@@ -23,10 +23,16 @@ pub(crate) const PREFIX: &str = "transit-replay";
 static CAPTURE: Capture = Capture::new();
 
 /// The process' one replayer.
+pub(crate) static DIRECTOR: Director = Director::new();
+
+/// Hands the hooks' events on.
 #[derive(Debug)]
 pub(crate) struct Director {
     settings: OnceLock<Settings>,
     session: OnceLock<Session>,
+    /// Why there is no session.
+    problem: OnceLock<String>,
+    told: Once,
 }
 
 /// Says one line.
@@ -39,12 +45,23 @@ impl Director {
         Self {
             settings: OnceLock::new(),
             session: OnceLock::new(),
+            problem: OnceLock::new(),
+            told: Once::new(),
         }
     }
 
     /// What the launcher asked for, before anything else.
     pub(crate) fn configure(&self, settings: Settings) {
         let _ = self.settings.set(settings);
+    }
+
+    /// The process uses the GPU: if there is no plan for it, now is the time to say so. Processes
+    /// that only initialise CUDA (a launcher counting devices) say nothing.
+    fn in_use(&self) {
+        if let Some(problem) = self.problem.get() {
+            self.told
+                .call_once(|| say(&format!("{problem}; the job runs without directions")));
+        }
     }
 
     fn quiet(&self) -> bool {
@@ -113,7 +130,7 @@ impl Observer for Director {
         CAPTURE.start(capture_config(settings, loaded.as_ref().ok()), driver);
         match loaded {
             Ok(loaded) => drop(self.session.set(Session::new(driver, loaded, &CAPTURE))),
-            Err(error) => say(&format!("{error}; the job runs without directions")),
+            Err(error) => drop(self.problem.set(error)),
         }
     }
 
@@ -122,6 +139,7 @@ impl Observer for Director {
     }
 
     fn stream(&self, stream: &StreamInfo) {
+        self.in_use();
         CAPTURE.stream(stream);
         if let Some(session) = self.session.get() {
             session.stream(stream);
@@ -129,6 +147,7 @@ impl Observer for Director {
     }
 
     fn allocated(&self, allocation: &Allocation) {
+        self.in_use();
         CAPTURE.allocated(allocation);
         if let Some(session) = self.session.get() {
             session.allocated(allocation);
@@ -189,6 +208,9 @@ impl Observer for Director {
             return;
         };
         let summary = session.summary();
+        if summary.idle() {
+            return;
+        }
         if !self.quiet() {
             say(&summary.line(&session.tally));
         }
@@ -196,9 +218,10 @@ impl Observer for Director {
     }
 
     fn wants_host_time(&self) -> bool {
-        // Asked before the plan is read: with a card the live loop needs the time too.
-        self.settings.get().is_some_and(|settings| {
-            settings.trace.is_some() || load::emulates(settings.plan.as_deref())
-        })
+        // The live loop of an emulated card needs the time too; the launcher has looked into the
+        // plan and says so, since this is asked before any file may be opened.
+        self.settings
+            .get()
+            .is_some_and(|settings| settings.trace.is_some() || settings.hbm_limit_bytes.is_some())
     }
 }

@@ -44,15 +44,6 @@ pub(crate) fn load(template: Option<&str>) -> Result<Loaded, String> {
     }
 }
 
-/// Whether the plan of this process has an emulated card.
-pub(crate) fn emulates(template: Option<&str>) -> bool {
-    let Some(template) = template else {
-        return false;
-    };
-    let path = locate(template, &Place::of_this_process(), Path::exists);
-    plan::View::open(&path).is_ok_and(|view| view.shape().card_bytes > 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -78,6 +78,11 @@ pub(crate) fn human(bytes: u64) -> String {
 }
 
 impl Summary {
+    /// The process launched nothing and allocated nothing of the plan's: nothing to tell.
+    pub(crate) fn idle(&self) -> bool {
+        self.counters.ops == 0 && self.bound_bytes == 0
+    }
+
     /// Ops matched, by name or role, of those since the first iteration was recognised.
     fn matched(&self) -> (u64, u64) {
         let counters = &self.counters;
