@@ -124,8 +124,10 @@ pub trait Observer: Sync {
     fn synchronised(&self);
     /// A capture began (`true`) or ended on a stream of the job.
     fn capturing(&self, begin: bool);
-    /// A context is about to be destroyed or the process is about to exit: finish files now. At
-    /// most once, never in a forked child.
+    /// A context may be about to be destroyed (a release of a primary context need not be its
+    /// last, and a job may make another): bring files up to date. Never in a forked child.
+    fn context_ends(&self) {}
+    /// The process is about to exit: finish files now. At most once, never in a forked child.
     fn closing(&self);
     /// Whether [`OpCall::host_ns`] is needed; reading the clock is a third of a hook's cost. Asked
     /// once, before `started`.

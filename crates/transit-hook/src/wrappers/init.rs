@@ -102,7 +102,7 @@ unsafe extern "C" fn context_ends<const HOOK: usize>(argument: usize) -> u32 {
         return NOT_FOUND;
     };
     if let Some(_guard) = guard::enter() {
-        let _ = guard::protect(state::close_once);
+        let _ = guard::protect(state::context_ends);
     }
     // SAFETY: the caller's argument.
     unsafe { real(argument) }
