@@ -33,8 +33,19 @@ const WAITING: u8 = 0;
 const OPEN: u8 = 1;
 const CLOSED: u8 = 2;
 
+/// Why the writer thread wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    Timer,
+    Checkpoint(u64),
+    End,
+}
+
 #[derive(Debug, Default)]
 struct Control {
+    /// Checkpoints asked for and made.
+    asked: u64,
+    made: u64,
     end: bool,
     done: bool,
     outcome: Option<Outcome>,
@@ -86,6 +97,8 @@ impl Capture {
             settler: Settler::new(),
             writing: AtomicBool::new(false),
             control: Mutex::new(Control {
+                asked: 0,
+                made: 0,
                 end: false,
                 done: false,
                 outcome: None,
@@ -369,6 +382,22 @@ impl Capture {
         }
     }
 
+    /// Brings the file up to date, bounded in time: what CUPTI has is on disk afterwards.
+    pub fn checkpoint(&self) {
+        if !self.is_open() || !self.writing.load(Ordering::Acquire) {
+            return;
+        }
+        let mut control = lock(&self.control);
+        control.asked += 1;
+        let asked = control.asked;
+        self.changed.notify_all();
+        let _ = self
+            .changed
+            .wait_timeout_while(control, LAST_WRITE, |control| {
+                !control.done && control.made < asked
+            });
+    }
+
     /// Finishes the file, bounded in time, and says what became of it. `None` if none was begun or
     /// the writer did not come to an end in time; the file then holds whole blocks up to there.
     pub fn finish(&self) -> Option<Outcome> {
@@ -481,14 +510,28 @@ impl Capture {
 
 /// The writer thread's side.
 impl Capture {
-    /// Sleeps for `pause` or until the end is asked for; true if it is.
-    pub(crate) fn wait_for_end(&self, pause: Duration) -> bool {
+    /// Sleeps for `pause` or until something is asked for.
+    pub(crate) fn wait(&self, pause: Duration) -> Wake {
         let control = lock(&self.control);
         let (control, _) = self
             .changed
-            .wait_timeout_while(control, pause, |control| !control.end)
+            .wait_timeout_while(control, pause, |control| {
+                !control.end && control.made == control.asked
+            })
             .unwrap_or_else(PoisonError::into_inner);
-        control.end
+        if control.end {
+            Wake::End
+        } else if control.made < control.asked {
+            Wake::Checkpoint(control.asked)
+        } else {
+            Wake::Timer
+        }
+    }
+
+    /// A checkpoint is on disk.
+    pub(crate) fn checkpoint_made(&self, number: u64) {
+        lock(&self.control).made = number;
+        self.changed.notify_all();
     }
 
     /// Reads CUPTI's buffers and takes what is queued.

@@ -13,7 +13,7 @@ use transit_format::trace::model::{Event, Header, MarkKind, Totals};
 use transit_hook::ledger;
 
 use crate::assemble::{Assembler, Lost};
-use crate::capture::Capture;
+use crate::capture::{Capture, Wake};
 use crate::collect::Collected;
 use crate::ring::Ring;
 use crate::told::Timed;
@@ -100,21 +100,30 @@ impl WriterThread {
     /// Runs until the window closes or the process ends.
     pub(crate) fn run(mut self) -> Result<Outcome, Error> {
         let mut pause = BUSY;
-        while !self.capture.wait_for_end(pause) {
+        loop {
+            let wake = self.capture.wait(pause);
+            if wake == Wake::End {
+                return self.finish(true);
+            }
+            if wake != Wake::Timer && self.flush(false) {
+                self.assembler.flushed();
+            }
             let came = self.gather();
             pause = if came { BUSY } else { QUIET };
-            let block_due = self.last_block.elapsed() >= BLOCK;
+            let block_due = wake != Wake::Timer || self.last_block.elapsed() >= BLOCK;
             let stuck = block_due && self.assembler.stuck();
             self.assembler.advance(stuck, false, &mut self.events);
             self.write()?;
             if block_due {
                 self.close_block()?;
             }
+            if let Wake::Checkpoint(number) = wake {
+                self.capture.checkpoint_made(number);
+            }
             if came && self.window_is_full() {
                 return self.finish(false);
             }
         }
-        self.finish(true)
     }
 
     /// Takes in everything there is: records first, since the ops they belong to are in the rings
@@ -250,7 +259,7 @@ impl WriterThread {
 
     fn wait_for_last_ops(&mut self) -> Result<(), Error> {
         let began = Instant::now();
-        while began.elapsed() < LAST_OPS && !self.capture.wait_for_end(QUIET) {
+        while began.elapsed() < LAST_OPS && self.capture.wait(QUIET) != Wake::End {
             self.flush(false);
             self.gather();
             self.assembler.advance(true, false, &mut self.events);

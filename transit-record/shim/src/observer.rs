@@ -68,6 +68,10 @@ impl Observer for Recorder {
         RECORDER.capture.capturing(begin);
     }
 
+    fn context_ends(&self) {
+        RECORDER.capture.checkpoint();
+    }
+
     fn closing(&self) {
         let outcome = RECORDER.capture.finish();
         let Some(config) = self.config.get().filter(|config| !config.quiet) else {
