@@ -82,6 +82,14 @@ pub(crate) fn wrapper_of(hook: Hook) -> *mut c_void {
         .map_or(ptr::null_mut(), |(_, _, wrapper)| wrapper.0.cast_mut())
 }
 
+/// Whether an address is one of our wrappers (a driver that asks `dlsym` for its own exports is
+/// given them).
+pub(crate) fn is_wrapper(address: *mut c_void) -> bool {
+    TABLE
+        .iter()
+        .any(|(_, _, wrapper)| wrapper.0.cast_mut() == address)
+}
+
 /// How many hooks have been handed out by a resolver.
 pub(crate) fn reached() -> usize {
     REACHED

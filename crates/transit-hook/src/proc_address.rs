@@ -13,6 +13,9 @@ const PER_THREAD: u64 = 2;
 /// The wrapper that takes the place of `found`; `None` leaves the answer alone.
 pub(crate) fn wrapper_for(found: *mut c_void, name: &CStr, flags: u64) -> Option<*mut c_void> {
     hooks::resolve_all();
+    if hooks::is_wrapper(found) {
+        return None;
+    }
     let hook = by_address(found, flags).or_else(|| by_symbol(found));
     match hook {
         Some(hook) => Some(hooks::wrapper_of(hook)),

@@ -46,14 +46,27 @@ fn hold(kind: Kind, key: u64, device: u32, bytes: u64) {
         .insert((kind, key), (device, bytes));
 }
 
-fn drop_held(kind: Kind, key: u64) {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    let gone = held.get_or_insert_default().remove(&(kind, key));
-    drop(held);
-    if let (Some((device, bytes)), Some(ledger)) = (gone, ledger::get()) {
-        ledger.other_device_bytes().sub(bytes);
-        ceiling::give_back_unconverted(device, bytes);
+/// Runs a release. What was held is taken out first: once the driver has it back, another thread
+/// may be given the same handle.
+fn released(kind: Kind, key: u64, real_call: &dyn Fn() -> u32) -> u32 {
+    let taken = HELD
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get_or_insert_default()
+        .remove(&(kind, key));
+    let result = real_call();
+    let Some((device, bytes)) = taken else {
+        return result;
+    };
+    if result != SUCCESS {
+        hold(kind, key, device, bytes);
+        return result;
     }
+    if let Some(ledger) = ledger::get() {
+        ledger.other_device_bytes().sub(bytes);
+    }
+    ceiling::give_back_unconverted(device, bytes);
+    result
 }
 
 /// Runs an allocation that stays as it is, counting it if it succeeds. `key` reads the handle or
@@ -178,11 +191,7 @@ unsafe extern "C" fn free_async<const PER_THREAD: bool>(address: u64, stream: Ha
             }
             return super::memory::free_known(ledger, address, real_call);
         }
-        let result = real_call();
-        if result == SUCCESS {
-            drop_held(Kind::Pool, address);
-        }
-        result
+        released(Kind::Pool, address, real_call)
     })
 }
 
@@ -262,11 +271,7 @@ unsafe extern "C" fn release(handle: u64) -> u32 {
     // SAFETY: the caller's argument.
     let plain = || unsafe { real(handle) };
     hooked(plain, |_, _, real_call| {
-        let result = real_call();
-        if result == SUCCESS {
-            drop_held(Kind::Virtual, handle);
-        }
-        result
+        released(Kind::Virtual, handle, real_call)
     })
 }
 
@@ -419,10 +424,6 @@ unsafe extern "C" fn array_destroy<const MIPMAP: bool>(handle: Handle) -> u32 {
     // SAFETY: the caller's argument.
     let plain = || unsafe { real(handle) };
     hooked(plain, |_, _, real_call| {
-        let result = real_call();
-        if result == SUCCESS {
-            drop_held(Kind::Array, handle as u64);
-        }
-        result
+        released(Kind::Array, handle as u64, real_call)
     })
 }

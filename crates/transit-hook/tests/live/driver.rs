@@ -200,8 +200,10 @@ impl Turn {
 
     /// Reads an entry of the last launch's arguments.
     pub(crate) fn last(&self, index: usize) -> u64 {
+        assert!(index < 16);
+        let entry = self.real(c"fake_last").cast::<u64>().wrapping_add(index);
         // SAFETY: the array has 16 entries.
-        unsafe { self.real(c"fake_last").cast::<u64>().add(index).read() }
+        unsafe { entry.read() }
     }
 
     /// Sets a 64-bit variable of the fake.

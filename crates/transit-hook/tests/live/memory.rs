@@ -98,10 +98,8 @@ fn pitched_memory_keeps_the_drivers_pitch() {
         call(wrappers::cuMemAllocPitch_v2);
     let (mut address, mut pitch) = (0, 0);
     // SAFETY: live locals for the answers.
-    assert_eq!(
-        unsafe { alloc(&raw mut address, &raw mut pitch, 1000, 4096, 4) },
-        0
-    );
+    let result = unsafe { alloc(&raw mut address, &raw mut pitch, 1000, 4096, 4) };
+    assert_eq!(result, 0);
     assert_eq!(pitch, 1024);
     let found = ledger::find(address).unwrap();
     assert!(found.converted);
@@ -132,10 +130,8 @@ fn converted_memory_is_device_memory_to_frameworks() {
         (&raw mut host).cast(),
     ];
     // SAFETY: three kinds and three live locals.
-    assert_eq!(
-        unsafe { many(3, [8, 2, 4].as_ptr(), answers.as_ptr(), converted) },
-        0
-    );
+    let result = unsafe { many(3, [8, 2, 4].as_ptr(), answers.as_ptr(), converted) };
+    assert_eq!(result, 0);
     assert_eq!((managed, kind, host), (0, 2, 0));
     assert_eq!(turn.free(converted), 0);
 }

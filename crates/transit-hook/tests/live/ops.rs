@@ -148,10 +148,8 @@ fn an_extended_launch_carries_its_stream_in_its_configuration() {
     let place: *const c_void = (&raw const config).cast();
     let pointers = args.pointers();
     // SAFETY: the fake's kernels have these three parameters.
-    assert_eq!(
-        unsafe { call(place, 0x500, pointers.as_ptr(), core::ptr::null()) },
-        0
-    );
+    let result = unsafe { call(place, 0x500, pointers.as_ptr(), core::ptr::null()) };
+    assert_eq!(result, 0);
     assert_eq!(turn.last(0), place.addr() as u64);
     let op = one_op(&turn);
     assert_eq!(op.stream_handle, 0x880);
