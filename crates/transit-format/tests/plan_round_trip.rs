@@ -86,3 +86,16 @@ fn mistakes_of_a_planner_are_not_written() {
         assert!(matches!(error, Error::Invalid { .. }), "{what}: {error}");
     }
 }
+
+#[test]
+fn a_plan_too_large_to_copy_is_mapped() {
+    let mut plan = common::plans::plan(10, 5);
+    plan.meta
+        .choices
+        .push(("padding".into(), "x".repeat(65 << 20)));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write(&plan, file.as_file()).unwrap();
+    let view = View::open(file.path()).unwrap();
+    assert!(view.meta_json().len() > 65 << 20);
+    assert_eq!(view.ops(StreamId(1)).len(), 10);
+}

@@ -240,7 +240,7 @@ fn a_frame_that_lies_about_its_size_is_refused() {
 fn a_flip_in_a_large_frames_header_costs_one_block() {
     let made = common::training(100_000, 9);
     let frames = frames(&made.bytes);
-    for bit in 0..13 * 8 {
+    for bit in 4 * 8..10 * 8 {
         let mut bad = made.bytes.clone();
         bad[frames[2] + bit / 8] ^= 1 << (bit % 8);
         let salvage = Trace::read_lenient(&bad, "bad").unwrap();

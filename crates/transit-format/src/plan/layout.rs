@@ -177,6 +177,13 @@ mod tests {
             (12, "start resident", 24),
         ];
         assert_eq!(sections, wanted);
+        for (number, name, bytes) in sections {
+            let row = format!("| {number} | {name} | {bytes} |");
+            assert!(
+                include_str!("../../FORMAT.md").contains(&row),
+                "FORMAT.md lacks {row}"
+            );
+        }
         assert_eq!((VERSION, PREFIX_BYTES, &MAGIC), (1, 448, b"TRNSPLAN"));
     }
 }

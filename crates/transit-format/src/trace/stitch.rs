@@ -436,3 +436,94 @@ impl Trace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::{Counts, Kind};
+    use super::super::model::Alloc;
+    use super::*;
+
+    fn header_block() -> Block {
+        let header = BlockHeader {
+            kind: Kind::Header,
+            ..BlockHeader::default()
+        };
+        Block {
+            header,
+            content: Content::Header(Box::default()),
+        }
+    }
+
+    /// A block of one stream, function and allocation, and ops with one pointer.
+    fn events_block(ops: u32) -> Block {
+        let pointer = Pointer {
+            offset: 512,
+            ..Pointer::default()
+        };
+        let events = Events {
+            functions: vec![Function::default()],
+            streams: vec![Stream::default()],
+            allocs: vec![Alloc::default()],
+            ops: vec![
+                Op {
+                    pointers: 1,
+                    ..Op::default()
+                };
+                ops as usize
+            ],
+            pointers: vec![pointer],
+            lists: vec![List { first: 0, count: 1 }],
+            ..Events::default()
+        };
+        let counts = Counts {
+            ops,
+            functions: 1,
+            streams: 1,
+            allocs: 1,
+            ..Counts::default()
+        };
+        let header = BlockHeader {
+            sequence: 1,
+            counts,
+            ..BlockHeader::default()
+        };
+        let (hashes, needs) = (list_hashes(&events), Needs::of(&events));
+        Block {
+            header,
+            content: Content::Events(Box::new(events), hashes, needs),
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_size_of_the_file() {
+        let mut stitch = Stitch::new(0);
+        stitch.join(header_block(), false).unwrap();
+        stitch.budget_bytes = 5_000;
+        let flaw = stitch.join(events_block(1_000), false).unwrap_err();
+        assert_eq!(flaw.kind, FlawKind::TooMuch);
+        assert_eq!(stitch.trace.ops.len(), 0);
+    }
+
+    #[test]
+    fn lists_that_differ_but_share_a_hash_stay_apart() {
+        let mut stitch = Stitch::new(0);
+        stitch.join(header_block(), false).unwrap();
+        let other = vec![(9_u64, 1_u32)];
+        let mut block = events_block(1);
+        if let Content::Events(_, hashes, _) = &mut block.content {
+            stitch.shared.extend(hashes.iter().copied().zip(other));
+        }
+        stitch.join(block, false).unwrap();
+        let trace = stitch.finish(End::Clean, "made", false).unwrap();
+        assert_eq!(trace.pointers_of(&trace.ops[0])[0].offset, 512);
+    }
+
+    #[test]
+    fn an_earlier_block_is_never_joined_twice() {
+        let mut stitch = Stitch::new(0);
+        stitch.join(header_block(), true).unwrap();
+        stitch.join(events_block(5), true).unwrap();
+        assert!(stitch.join(events_block(5), true).is_err());
+        assert!(stitch.join(header_block(), true).is_err());
+    }
+}

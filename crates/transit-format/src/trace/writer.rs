@@ -34,6 +34,9 @@ pub struct Writer<W: Write> {
     before: Before,
     facts: EndFacts,
     bytes_written: u64,
+    /// What the sink said when it failed. The trace ends there: anything after a torn frame
+    /// would read as damage.
+    failed: Option<std::io::ErrorKind>,
 }
 
 impl<W: Write> Writer<W> {
@@ -52,6 +55,7 @@ impl<W: Write> Writer<W> {
             before: Before::default(),
             facts: EndFacts::default(),
             bytes_written: 0,
+            failed: None,
         };
         let body = head::encode(header);
         writer.write_block(Kind::Header, body)?;
@@ -61,9 +65,10 @@ impl<W: Write> Writer<W> {
     /// Adds one event; closes the block when it is full.
     ///
     /// # Errors
-    /// [`Error::Io`] if a block was full and the sink failed; [`Error::Invalid`] if one op has
-    /// more than 2^20 pointers (it is not added). The writer can be used after either.
+    /// [`Error::Io`] if the sink failed now or before: the trace ends at the last whole block, and
+    /// nothing more is kept.
     pub fn push(&mut self, event: Event) -> Result<(), Error> {
+        self.check_sink()?;
         match event {
             Event::Function(mut function) => {
                 cut_text(&mut function.name, MAX_TEXT_BYTES);
@@ -77,7 +82,7 @@ impl<W: Write> Writer<W> {
                 self.block.allocs.push(alloc);
             }
             Event::Free(free) => self.block.frees.push(free),
-            Event::Op(op, pointers) => self.push_op(op, &pointers)?,
+            Event::Op(op, pointers) => self.push_op(op, &pointers),
             Event::OpTime {
                 op,
                 start_ns,
@@ -106,15 +111,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    fn push_op(&mut self, op: Op, pointers: &[Pointer]) -> Result<(), Error> {
+    fn push_op(&mut self, op: Op, pointers: &[Pointer]) {
+        // Pointers are advisory; refusing the op instead would misnumber all later ones.
+        let pointers = pointers.get(..BLOCK_POINTERS).unwrap_or(pointers);
         let count = u32::try_from(pointers.len()).unwrap_or(u32::MAX);
-        if pointers.len() > BLOCK_POINTERS {
-            let what = format!("an op with {count} pointers, at most {BLOCK_POINTERS}");
-            return Err(Error::Invalid {
-                section: "ops",
-                what,
-            });
-        }
         // Times known already are stored like those that come later: one way to read them.
         if op.start_ns != Nanos(0) || op.end_ns != Nanos(0) {
             let number = self.before.ops + self.block.ops.len() as u64;
@@ -133,15 +133,15 @@ impl<W: Write> Writer<W> {
         });
         self.block.pointers.extend_from_slice(pointers);
         self.facts.ops += 1;
-        Ok(())
     }
 
     /// Closes the current block and hands it to the sink; nothing happens if it is empty. Call it
     /// at least every second, so that a killed job loses no more than that.
     ///
     /// # Errors
-    /// [`Error::Io`] if the sink fails. The block is lost then, and reads as lost.
+    /// [`Error::Io`] if the sink fails, or failed before.
     pub fn flush_block(&mut self) -> Result<(), Error> {
+        self.check_sink()?;
         if self.block_events == 0 {
             return Ok(());
         }
@@ -180,6 +180,14 @@ impl<W: Write> Writer<W> {
         self.bytes_written
     }
 
+    fn check_sink(&self) -> Result<(), Error> {
+        let Some(kind) = self.failed else {
+            return Ok(());
+        };
+        let source = std::io::Error::new(kind, "an earlier write failed, the trace ends there");
+        Err(Error::io("<sink>", source))
+    }
+
     fn write_block(&mut self, kind: Kind, body: Result<Vec<u8>, String>) -> Result<(), Error> {
         let body = body.map_err(|what| Error::Invalid {
             section: "block body",
@@ -193,9 +201,10 @@ impl<W: Write> Writer<W> {
         };
         self.sequence = self.sequence.saturating_add(1);
         let frame = self.framer.frame(&header, &body)?;
-        self.sink
-            .write_all(&frame)
-            .map_err(|error| Error::io("<sink>", error))?;
+        self.sink.write_all(&frame).map_err(|error| {
+            self.failed = Some(error.kind());
+            Error::io("<sink>", error)
+        })?;
         self.bytes_written += frame.len() as u64;
         Ok(())
     }
@@ -206,5 +215,91 @@ fn cut_text(text: &mut String, most_bytes: usize) {
     if text.len() > most_bytes {
         let at = text.floor_char_boundary(most_bytes);
         text.truncate(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{End, Trace};
+
+    /// Takes so many bytes and is full then, as a disk is.
+    struct Full<'a>(&'a mut Vec<u8>, usize);
+
+    impl Write for Full<'_> {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let room = bytes.len().min(self.1 - self.0.len());
+            self.0.extend_from_slice(&bytes[..room]);
+            match room {
+                0 => Err(std::io::ErrorKind::StorageFull.into()),
+                _ => Ok(room),
+            }
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_trace_at_a_whole_block() {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(Full(&mut bytes, 1_000), &Header::default()).unwrap();
+        let mut written = 0;
+        let mut alloc = || crate::trace::model::Alloc {
+            address: {
+                written += 1;
+                written * 977
+            },
+            ..Default::default()
+        };
+        while writer.flush_block().is_ok() {
+            if writer.push(Event::Alloc(alloc())).is_err() {
+                break;
+            }
+        }
+        for _ in 0..3 {
+            let error = writer.push(Event::Alloc(alloc())).unwrap_err();
+            assert!(
+                error.to_string().contains("an earlier write failed"),
+                "{error}"
+            );
+        }
+        assert!(writer.finish().is_err());
+        assert_eq!(bytes.len(), 1_000);
+        let trace = Trace::read(&bytes, "full").unwrap();
+        assert!(matches!(trace.end, End::Cut { .. }) && trace.allocs.len() > 2);
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        let mut text = "größe".to_owned();
+        cut_text(&mut text, 3);
+        assert_eq!(text, "gr");
+        cut_text(&mut text, 3);
+        assert_eq!(text, "gr");
+    }
+
+    #[test]
+    fn an_op_keeps_the_pointers_a_block_can_hold() {
+        let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+        writer.push(Event::Function(Default::default())).unwrap();
+        writer.push(Event::Stream(Default::default())).unwrap();
+        writer.push(Event::Alloc(Default::default())).unwrap();
+        for _ in 0..2 {
+            let pointers = vec![Pointer::default(); BLOCK_POINTERS + 1];
+            writer.push(Event::Op(Op::default(), pointers)).unwrap();
+        }
+        let trace = Trace::read(&writer.finish().unwrap(), "made").unwrap();
+        assert_eq!(trace.ops.len(), 2);
+        assert_eq!(trace.pointers_of(&trace.ops[1]).len(), BLOCK_POINTERS);
+    }
+
+    #[test]
+    fn bytes_written_is_what_the_sink_got() {
+        let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+        writer.push(Event::Totals(Default::default())).unwrap();
+        writer.flush_block().unwrap();
+        assert_eq!(writer.bytes_written(), writer.sink.len() as u64);
     }
 }
