@@ -13,6 +13,8 @@ use transit_format::trace::{End, Trace};
 
 const MIB: u64 = 1 << 20;
 const CHUNK_BYTES: u64 = 2 * MIB;
+/// What the run holds beside its managed memory.
+const UNCONVERTED_BYTES: u64 = 24 * MIB;
 
 /// How the made-up run was directed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +220,7 @@ impl Run {
             first_pointer,
             pointers: u32::try_from(allocs.len()).unwrap_or(0),
         });
-        self.evict();
+        self.make_room(0);
         self.now_ns += 4_000;
     }
 
@@ -243,9 +245,13 @@ impl Run {
             return;
         }
         for chunk in 0..bytes.div_ceil(CHUNK_BYTES) {
-            if !self.resident.insert((alloc, chunk)) {
+            if self.resident.contains(&(alloc, chunk)) {
                 continue;
             }
+            if self.made.directed == Directed::Prefetch {
+                self.make_room(1);
+            }
+            self.resident.insert((alloc, chunk));
             self.fifo.push_back((alloc, chunk));
             let start = chunk * CHUNK_BYTES;
             if self.made.directed == Directed::Prefetch {
@@ -275,9 +281,10 @@ impl Run {
         }
     }
 
-    fn evict(&mut self) {
-        let limit = self.made.card_bytes / CHUNK_BYTES;
-        while self.fifo.len() as u64 > limit {
+    /// Evicts until so many chunks are free.
+    fn make_room(&mut self, free: u64) {
+        let limit = (self.made.card_bytes - UNCONVERTED_BYTES) / CHUNK_BYTES;
+        while self.fifo.len() as u64 + free > limit {
             let Some((alloc, chunk)) = self.fifo.pop_front() else {
                 break;
             };
@@ -344,7 +351,7 @@ impl Run {
             cupti_ops: ops,
             hooked_ops: ops,
             converted_peak_bytes: self.trace.allocs.iter().map(|alloc| alloc.bytes).sum(),
-            unconverted_peak_bytes: 24 * MIB,
+            unconverted_peak_bytes: UNCONVERTED_BYTES,
             drops: Drops::default(),
         };
         self.trace

@@ -86,7 +86,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     save(&args.output, &bytes)?;
     let kept = keep::cut(&trace, part, &name);
     eprintln!(
-        "transit-plan: wrote {} ({}): ops {}..{} of {}, {}, {}, {}\n  next: transit-plan inspect {}",
+        "transit-plan: wrote {} ({}): ops {}..{} of {}, {}, {}, {}\n  \
+         next: transit-plan inspect {}",
         args.output.display(),
         units::bytes(bytes.len() as u64),
         part.first_op,
@@ -127,9 +128,14 @@ fn asked(args: &Args, trace: &Trace, windows: &Windows) -> anyhow::Result<Part> 
             .next("transit-plan inspect lists them");
     };
     Ok(Part {
-        first_op: first.first_op,
+        first_op: lead(first.first_op),
         end_op: last.end_op,
     })
+}
+
+/// Iterations are cut with the op before them: many a boundary is only known by what ends there.
+fn lead(first_op: usize) -> usize {
+    first_op.saturating_sub(1)
 }
 
 fn encode(trace: &Trace, part: Part, name: &str) -> anyhow::Result<(Part, Vec<u8>)> {
@@ -157,7 +163,7 @@ fn fitting(
     let within = |one: &&Window| asked.first_op <= one.first_op && one.end_op <= asked.end_op;
     let steady: Vec<Window> = windows.steady();
     let mut ends: Vec<usize> = steady.iter().filter(within).map(|one| one.end_op).collect();
-    let first = steady.iter().find(within).map(|one| one.first_op);
+    let first = steady.iter().find(within).map(|one| lead(one.first_op));
     let first_op = if given {
         asked.first_op
     } else {
@@ -257,7 +263,12 @@ mod tests {
         let whole = encode(&trace, all, "x").unwrap().1.len() as u64;
         let (part, bytes) = fitting(&trace, &windows, all, false, whole * 3 / 4, "x").unwrap();
         assert!(bytes.len() as u64 <= whole * 3 / 4);
-        assert!(windows.list.iter().any(|one| one.first_op == part.first_op));
+        assert!(
+            windows
+                .list
+                .iter()
+                .any(|one| lead(one.first_op) == part.first_op)
+        );
         assert!(windows.list.iter().any(|one| one.end_op == part.end_op));
         let error = fitting(&trace, &windows, all, false, 10, "x").unwrap_err();
         assert!(error.to_string().contains("not even one op"), "{error}");
