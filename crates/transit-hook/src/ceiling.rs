@@ -11,7 +11,7 @@
 //! * `TRANSIT_CEILING_BYTES` bounds the sum over all devices besides.
 
 use core::sync::atomic::{AtomicI32, Ordering};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
 use crate::driver::Driver;
@@ -105,10 +105,9 @@ fn contact(driver: &Driver, settings: &Settings, device: u32) -> Option<&'static
         return Some(contact);
     }
     let (free_bytes, total_bytes) = driver.mem_get_info().ok()?;
-    let concurrent = driver
-        .device_attribute(CONCURRENT_MANAGED_ACCESS, device)
-        .is_ok_and(|value| value != 0);
-    let alone = !settings.no_oversubscribe || take_lock(driver, book, device);
+    let attribute = driver.device_attribute(CONCURRENT_MANAGED_ACCESS, device);
+    let concurrent = driver.mem_alloc_managed.is_some() && attribute.is_ok_and(|value| value != 0);
+    let alone = !settings.no_oversubscribe || take_lock(driver, settings, book, device);
     let found = Contact {
         free_bytes,
         total_bytes,
@@ -117,8 +116,8 @@ fn contact(driver: &Driver, settings: &Settings, device: u32) -> Option<&'static
     };
     if book.contact.set(found).is_ok() && !concurrent {
         log::complain(format_args!(
-            "device {device} cannot share managed memory between host and device; its \
-             allocations stay as they are"
+            "device {device} or its driver has no managed memory that host and device can use at \
+             once; allocations stay as they are"
         ));
     }
     book.contact.get()
@@ -271,21 +270,18 @@ pub(crate) fn memory_info(
 }
 
 /// Takes the advisory lock of a GPU; false if another process converts on it. Processes that do
-/// not share `/tmp` (other containers) do not see each other.
-fn take_lock(driver: &Driver, book: &Book, device: u32) -> bool {
+/// not share the folder (other containers) do not see each other.
+fn take_lock(driver: &Driver, settings: &Settings, book: &Book, device: u32) -> bool {
     let Ok(uuid) = driver.device_uuid(device) else {
         return true;
     };
     let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    let Ok(path) = CString::new(format!("/tmp/.transit-gpu-{name}.lock")) else {
+    let Ok(path) = CString::new(format!("{}/.transit-gpu-{name}.lock", settings.lock_dir)) else {
         return true;
     };
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    // SAFETY: the path is NUL-terminated; mode is given because of O_CREAT.
-    let file = unsafe { libc::open(path.as_ptr(), flags, 0o666 as libc::c_uint) };
-    if file < 0 {
+    let Some(file) = open_lock(&path) else {
         return true;
-    }
+    };
     // SAFETY: `file` is an open descriptor of ours.
     if unsafe { libc::flock(file, libc::LOCK_EX | libc::LOCK_NB) } == 0 {
         // Kept open, and so locked, for the life of the process.
@@ -294,13 +290,11 @@ fn take_lock(driver: &Driver, book: &Book, device: u32) -> bool {
             .compare_exchange(-1, file, Ordering::AcqRel, Ordering::Relaxed)
             .is_err()
         {
-            // SAFETY: `file` is ours and used by nobody else.
-            let _ = unsafe { libc::close(file) };
+            close(file);
         }
         return true;
     }
-    // SAFETY: `file` is ours and used by nobody else.
-    let _ = unsafe { libc::close(file) };
+    close(file);
     if book.lock.load(Ordering::Acquire) >= 0 {
         return true; // Another thread of this process has it.
     }
@@ -311,13 +305,30 @@ fn take_lock(driver: &Driver, book: &Book, device: u32) -> bool {
     false
 }
 
+/// Opens a lock file, whoever made it. An existing one is opened without `O_CREAT`: in a folder
+/// shared by users, Linux refuses to "create" what belongs to somebody else.
+fn open_lock(path: &CStr) -> Option<i32> {
+    const EXISTING: i32 = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    const NEW: i32 = EXISTING | libc::O_CREAT | libc::O_EXCL;
+    [EXISTING, NEW, EXISTING]
+        .into_iter()
+        // SAFETY: the path is NUL-terminated; the mode is given for O_CREAT.
+        .map(|flags| unsafe { libc::open(path.as_ptr(), flags, 0o644 as libc::c_uint) })
+        .find(|file| *file >= 0)
+}
+
+fn close(file: i32) {
+    // SAFETY: a descriptor of ours that nobody else uses.
+    let _ = unsafe { libc::close(file) };
+}
+
 /// In a forked child: the locks are the parent's.
 pub(crate) fn forget_locks() {
     for book in &BOOKS {
         let file = book.lock.swap(-1, Ordering::AcqRel);
         if file >= 0 {
-            // SAFETY: the child's copy of the descriptor; the parent keeps its own and the lock.
-            let _ = unsafe { libc::close(file) };
+            // The child's copy of the descriptor; the parent keeps its own and the lock.
+            close(file);
         }
     }
 }

@@ -6,8 +6,7 @@ use std::env;
 use std::sync::{Mutex, PoisonError};
 
 use crate::driver::Driver;
-use crate::settings::Settings;
-use crate::{hooks, log};
+use crate::{hooks, log, state};
 
 /// Names remembered at most.
 const MOST_NAMES: usize = 32;
@@ -73,15 +72,32 @@ pub fn line(driver: &Driver) -> String {
     text
 }
 
-/// Says what is covered, and what is set in a way that hides memory from us.
-pub(crate) fn report(driver: &Driver, settings: &Settings) {
-    if !settings.quiet {
+/// Says, at the first allocation or op, what is covered, what the driver lacks, and what is set in
+/// a way that hides memory from us. A process that only asks for devices says nothing.
+pub(crate) fn report_once() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    if let Some(driver) = state::driver() {
+        report(driver);
+    }
+}
+
+#[cold]
+fn report(driver: &Driver) {
+    if !state::quiet() {
         log::say(format_args!("{}", line(driver)));
     }
     if hooks::bound() == 0 {
         log::complain(format_args!(
             "no hook has a driver function: is the libcuda.so.1 in this process the driver's?"
         ));
+    }
+    for (lacks, what) in lacking(driver) {
+        if lacks {
+            log::say(format_args!("the driver is too old {what}"));
+        }
     }
     for name in ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"] {
         let value = env::var(name).unwrap_or_default();
@@ -92,6 +108,24 @@ pub(crate) fn report(driver: &Driver, settings: &Settings) {
             ));
         }
     }
+}
+
+/// What an older driver cannot do, and what that costs.
+fn lacking(driver: &Driver) -> [(bool, &'static str); 3] {
+    [
+        (
+            driver.func_get_param_info.is_none(),
+            "to describe kernel arguments (12.4): ops are seen without their pointers",
+        ),
+        (
+            driver.func_get_name.is_none(),
+            "to name kernels (12.3): names are those by which the job asked for them",
+        ),
+        (
+            driver.mem_prefetch_v2.is_none() && driver.mem_prefetch_v1.is_none(),
+            "to prefetch: nothing can be moved ahead of need",
+        ),
+    ]
 }
 
 /// Virtual memory or a pool was used by somebody who is no library of communication: says so once.

@@ -28,7 +28,7 @@ macro_rules! for_each_hook {
             cuGraphExecUpdate_v2, cuGraphExecKernelNodeSetParams,
             cuGraphExecKernelNodeSetParams_v2,
             // functions
-            cuModuleUnload, cuLibraryUnload,
+            cuModuleGetFunction, cuLibraryGetKernel, cuModuleUnload, cuLibraryUnload,
             // streams and waiting
             cuStreamDestroy_v2, cuStreamSynchronize, cuStreamSynchronize_ptsz, cuCtxSynchronize,
             cuEventSynchronize, cuStreamBeginCapture, cuStreamBeginCapture_ptsz,

@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use transit_format::ids::FunctionId;
 use transit_format::plan::name_hash;
@@ -101,6 +101,7 @@ fn number(name: &str, params: u32) -> FunctionId {
     if let Some(id) = numbers.get(&key) {
         return *id;
     }
+    crate::coverage::report_once();
     let id = FunctionId(u32::try_from(numbers.len()).unwrap_or(u32::MAX));
     numbers.insert(key, id);
     if let Some(observer) = state::observer() {
@@ -125,7 +126,30 @@ fn name_of(driver: &Driver, handle: Handle) -> (String, bool) {
             return (name.to_string_lossy().into_owned(), is_kernel);
         }
     }
-    ("unknown".to_owned(), false)
+    (
+        given_name(handle).unwrap_or_else(|| "unknown".to_owned()),
+        false,
+    )
+}
+
+type Given = HashMap<Handle, String>;
+
+/// Names under which functions were asked for: all there is before 12.3.
+fn given() -> MutexGuard<'static, Option<Given>> {
+    static GIVEN: Mutex<Option<Given>> = Mutex::new(None);
+    GIVEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn given_name(handle: Handle) -> Option<String> {
+    given().as_ref()?.get(&handle).cloned()
+}
+
+/// The job got a handle by name. Remembered if the driver cannot say the name later.
+pub(crate) fn found_by_name(driver: &Driver, handle: Handle, name: &CStr) {
+    if driver.func_get_name.is_none() {
+        let name = name.to_string_lossy().into_owned();
+        given().get_or_insert_default().insert(handle, name);
+    }
 }
 
 /// The layout: asked for one index after the other until the driver says there is none. Before

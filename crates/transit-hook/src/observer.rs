@@ -108,11 +108,14 @@ pub trait Observer: Sync {
     /// The first successful `cuInit` has returned. The first moment driver calls, threads, files
     /// and output are allowed.
     fn started(&self, driver: &'static Driver);
-    /// A function's first launch.
+    /// A function's first launch. Told, like [`Self::stream`], under a lock that keeps the numbers
+    /// in order: no driver calls here.
     fn function(&self, function: &FunctionInfo<'_>);
     /// A stream's first op.
     fn stream(&self, stream: &StreamInfo);
-    /// A tracked allocation was made.
+    /// A tracked allocation was made: converted, the job's own managed memory, or (`managed` is
+    /// false) a request of `cuMemAlloc` that stayed device memory. Threads that allocate at once
+    /// may be told out of the order of ids.
     fn allocated(&self, allocation: &Allocation);
     /// A tracked allocation is about to be freed.
     fn freeing(&self, allocation: &Allocation);

@@ -8,6 +8,7 @@
 //! | `TRANSIT_NO_OVERSUBSCRIBE` | set and not `0`: never more memory than the card has free | unset |
 //! | `TRANSIT_CEILING_BYTES` | upper bound of converted bytes | device + host |
 //! | `TRANSIT_EXCLUDE` | more libraries whose allocations stay as they are, comma-separated | unset |
+//! | `TRANSIT_LOCK_DIR` | folder of the locks by which converting processes see each other | `/tmp` |
 //! | `TRANSIT_QUIET` | set and not `0`: no line but errors | unset |
 //! | `TRANSIT_TRACE` | trace file to write, a path template | unset |
 //! | `TRANSIT_SKIP` | recorder: ops or iterations before the window | 0 |
@@ -40,6 +41,8 @@ pub struct Settings {
     pub ceiling_bytes: Option<u64>,
     /// `TRANSIT_EXCLUDE`, split.
     pub exclude: Vec<String>,
+    /// `TRANSIT_LOCK_DIR`.
+    pub lock_dir: String,
     /// `TRANSIT_QUIET`.
     pub quiet: bool,
     /// `TRANSIT_TRACE`.
@@ -96,6 +99,7 @@ impl Settings {
             no_oversubscribe: flag("TRANSIT_NO_OVERSUBSCRIBE"),
             ceiling_bytes,
             exclude: split(&text("TRANSIT_EXCLUDE").unwrap_or_default()),
+            lock_dir: text("TRANSIT_LOCK_DIR").unwrap_or_else(|| "/tmp".to_owned()),
             quiet: flag("TRANSIT_QUIET"),
             trace: text("TRANSIT_TRACE"),
             skip,

@@ -9,7 +9,7 @@ use transit_format::ids::OpSeq;
 use crate::driver::{self as table, Driver};
 use crate::observer::Observer;
 use crate::settings::Settings;
-use crate::{callers, ceiling, coverage, guard, ledger, log};
+use crate::{callers, ceiling, guard, ledger, log};
 
 const INERT: u8 = 0;
 const STARTING: u8 = 1;
@@ -167,7 +167,6 @@ fn go_live() {
     let _ = unsafe { libc::atexit(at_exit) };
     shim.observer.started(driver);
     let _ = STATE.compare_exchange(STARTING, LIVE, Ordering::AcqRel, Ordering::Acquire);
-    coverage::report(driver, &shim.settings);
 }
 
 extern "C" fn in_child() {

@@ -11,7 +11,7 @@ use crate::ledger::Ledger;
 use crate::observer::Allocation;
 use crate::ops::hooked;
 use crate::settings::Settings;
-use crate::{log, state};
+use crate::{coverage, log, state};
 
 /// `CU_MEM_ATTACH_GLOBAL`.
 const ATTACH_GLOBAL: u32 = 1;
@@ -143,6 +143,7 @@ fn enter(ledger: &Ledger, request: &Request, address: u64, converted: bool, mana
         managed,
         caller: request.caller.name,
     });
+    coverage::report_once();
     if let Some(observer) = state::observer() {
         observer.allocated(&allocation);
     }

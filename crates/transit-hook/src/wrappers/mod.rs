@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 mod copies;
+mod function;
 mod graph;
 mod info;
 mod init;
@@ -15,6 +16,7 @@ mod stream;
 mod transfer;
 
 pub use copies::*;
+pub use function::*;
 pub use graph::*;
 pub use info::*;
 pub use init::*;

@@ -1,10 +1,10 @@
-//! Streams that end, waits, captures, and modules that are unloaded.
+//! Streams that end, waits and captures.
 
 use super::stub;
 use crate::driver::{Handle, NOT_FOUND, SUCCESS};
 use crate::hooks::{Hook, real};
 use crate::ops::hooked;
-use crate::{functions, state, streams};
+use crate::{state, streams};
 
 stub!(cuStreamDestroy_v2, none, destroy);
 stub!(cuStreamSynchronize, none, wait::<0>);
@@ -19,8 +19,6 @@ stub!(cuStreamBeginCaptureToGraph, none, begin::<4>);
 stub!(cuStreamBeginCaptureToGraph_ptsz, none, begin::<5>);
 stub!(cuStreamEndCapture, none, end::<false>);
 stub!(cuStreamEndCapture_ptsz, none, end::<true>);
-stub!(cuModuleUnload, none, unload::<0>);
-stub!(cuLibraryUnload, none, unload::<1>);
 
 unsafe extern "C" fn destroy(stream: Handle) -> u32 {
     let Some(real) = real!(
@@ -118,26 +116,6 @@ unsafe extern "C" fn end<const PER_THREAD: bool>(stream: Handle, graph: *mut Han
             if let Some(observer) = state::observer() {
                 observer.capturing(false);
             }
-        }
-        result
-    })
-}
-
-unsafe extern "C" fn unload<const HOOK: usize>(what: Handle) -> u32 {
-    let hook = if HOOK == 0 {
-        Hook::cuModuleUnload
-    } else {
-        Hook::cuLibraryUnload
-    };
-    let Some(real) = real!(hook, unsafe extern "C" fn(Handle) -> u32) else {
-        return NOT_FOUND;
-    };
-    // SAFETY: the caller's argument.
-    let plain = || unsafe { real(what) };
-    hooked(plain, |_, _, real_call| {
-        let result = real_call();
-        if result == SUCCESS {
-            functions::unloaded();
         }
         result
     })

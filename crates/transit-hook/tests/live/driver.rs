@@ -1,3 +1,4 @@
+#![allow(dead_code, reason = "each test binary uses its part")]
 //! The fake driver, built and mapped once, and an observer that writes down what it is told.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -42,6 +43,7 @@ pub(crate) struct Op {
 struct Notes;
 static NOTES: Mutex<Vec<Told>> = Mutex::new(Vec::new());
 static QUIET: AtomicBool = AtomicBool::new(false);
+static FAULTY: AtomicBool = AtomicBool::new(false);
 
 fn note(told: Told) {
     NOTES.lock().unwrap().push(told);
@@ -69,6 +71,7 @@ impl Observer for Notes {
         note(Told::Freeing(allocation.bytes));
     }
     fn before_op(&self, op: &OpCall<'_>) {
+        assert!(!FAULTY.load(Ordering::Relaxed), "a fault of the observer's");
         if QUIET.load(Ordering::Relaxed) {
             return;
         }
@@ -185,6 +188,11 @@ impl Turn {
     /// Stops noting ops, for measurements.
     pub(crate) fn quietly(&self, quiet: bool) {
         QUIET.store(quiet, Ordering::Relaxed);
+    }
+
+    /// Makes the observer panic at the next op.
+    pub(crate) fn break_observer(&self) {
+        FAULTY.store(true, Ordering::Relaxed);
     }
 
     /// The fake's own function or variable.

@@ -7,6 +7,7 @@
     reason = "a failed assumption is a failed test"
 )]
 
+mod counting;
 mod driver;
 mod memory;
 mod ops;

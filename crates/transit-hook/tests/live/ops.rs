@@ -6,6 +6,7 @@ use std::time::Instant;
 use transit_format::plan::name_hash;
 use transit_hook::{PointerArg, ops_issued, wrappers};
 
+use crate::counting;
 use crate::driver::{Op, Sync, Told, Turn, call, turn};
 
 type Launch = unsafe extern "C" fn(
@@ -344,6 +345,28 @@ fn waits_are_told() {
     // SAFETY: the fake takes any stream.
     assert_eq!(unsafe { wait(0x800) }, 0);
     assert_eq!(turn.told(), [Told::Synchronised]);
+}
+
+#[test]
+fn a_launch_allocates_nothing_once_its_function_and_stream_are_known() {
+    let turn = turn();
+    let address = turn.alloc(8 << 20).unwrap();
+    let args = Arguments {
+        first: address,
+        second: [1, address + 8, 3],
+        third: 4,
+    };
+    turn.quietly(true);
+    for stream in [0x800, 0] {
+        launch(wrappers::cuLaunchKernel, 0x400, stream, &args);
+        let before = counting::made();
+        for _ in 0..100 {
+            launch(wrappers::cuLaunchKernel, 0x400, stream, &args);
+        }
+        assert_eq!(counting::made(), before);
+    }
+    turn.quietly(false);
+    turn.free(address);
 }
 
 /// Prints what a hook costs over the real call; the budget is 60 ns in a release build. Run with
