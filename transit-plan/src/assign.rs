@@ -38,6 +38,8 @@ struct Clock<'t> {
     trace: &'t Trace,
     /// Ops whose times are known, by start.
     order: Vec<u32>,
+    /// For each of them the latest end so far: nothing earlier still runs after it.
+    latest_end_ns: Vec<u64>,
 }
 
 impl<'t> Clock<'t> {
@@ -54,7 +56,17 @@ impl<'t> Clock<'t> {
         if !order.is_sorted_by_key(start) {
             order.sort_by_key(start);
         }
-        Self { trace, order }
+        let mut latest = 0;
+        let ends = order.iter().map(|seq| {
+            latest = ops.get(index(*seq)).map_or(0, |op| op.end_ns.0).max(latest);
+            latest
+        });
+        let latest_end_ns = ends.collect();
+        Self {
+            trace,
+            order,
+            latest_end_ns,
+        }
     }
 
     /// The op for a transfer that began at a time. `near` is where the last answer was found:
@@ -87,7 +99,13 @@ impl<'t> Clock<'t> {
     /// points into the allocation, else the youngest.
     fn running_at(&self, at_ns: u64, next: usize, alloc: AllocId) -> Option<u32> {
         let mut youngest = None;
-        for seq in self.order.iter().take(next).rev().take(LOOK_BACK) {
+        let first = next.saturating_sub(LOOK_BACK);
+        let near = self.order.get(first..next).unwrap_or(&[]).iter();
+        let ends = self.latest_end_ns.get(first..next).unwrap_or(&[]).iter();
+        for (seq, latest_end_ns) in near.zip(ends).rev() {
+            if *latest_end_ns < at_ns {
+                break;
+            }
             let Some(op) = self.op(*seq) else { continue };
             if op.end_ns.0.max(start_of(Some(op))) < at_ns {
                 continue;

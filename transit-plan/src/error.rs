@@ -47,9 +47,9 @@ impl<T, E: Into<anyhow::Error>> Next<T> for Result<T, E> {
 #[must_use]
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        cause
-            .downcast_ref::<io::Error>()
-            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        let plain = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json = || cause.downcast_ref::<serde_json::Error>()?.io_error_kind();
+        plain.or_else(json) == Some(io::ErrorKind::BrokenPipe)
     })
 }
 
@@ -105,5 +105,7 @@ mod tests {
         let broken = io::Error::from(io::ErrorKind::BrokenPipe);
         let error = anyhow::Error::from(broken).context("cannot write the table");
         assert!(is_broken_pipe(&error));
+        let broken = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&serde_json::Error::io(broken).into()));
     }
 }

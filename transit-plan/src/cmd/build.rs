@@ -74,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (options, auto) = options(&args)?;
     let mut documents = Vec::new();
     let mut written = Vec::new();
-    let mut out = io::stdout().lock();
+    let mut tables = String::new();
     for file in ranks::find(&args.trace)? {
         let progress = Progress::new(&file.path.display().to_string());
         progress.say("reading");
@@ -92,14 +92,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if args.json {
             documents.push(summary::json(&file.path, &found, &paths));
         } else {
-            out.write_all(summary::text(&file.path, &found, &chosen).as_bytes())?;
+            tables.push_str(&summary::text(&file.path, &found, &chosen));
         }
         written.extend(paths);
     }
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &documents)?;
-        writeln!(out)?;
+        tables = serde_json::to_string_pretty(&documents)?;
+        tables.push('\n');
     }
+    // Last: every plan is written by then, whether or not somebody reads this to its end.
+    let mut out = io::stdout().lock();
+    out.write_all(tables.as_bytes())?;
     out.flush()?;
     announce(&written);
     Ok(ExitCode::SUCCESS)
@@ -192,19 +195,16 @@ fn output_path(args: &Args, file: &RankFile, policy: Policy, many: bool) -> Path
         .output
         .clone()
         .unwrap_or_else(|| ranks::plan_name(&args.trace));
-    let name = given
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let name = if name.contains("{policy}") {
-        name.replace("{policy}", policy.name())
+    let text = given.to_string_lossy();
+    let path = if text.contains("{policy}") {
+        PathBuf::from(text.replace("{policy}", policy.name()))
     } else if many {
-        ranks::with_tag(&name, policy.name())
+        let name = given.file_name().unwrap_or_default().to_string_lossy();
+        given.with_file_name(ranks::with_tag(&name, policy.name()))
     } else {
-        name
+        given
     };
-    ranks::with_rank(&given.with_file_name(name), file.rank)
+    ranks::with_rank(&path, file.rank)
 }
 
 /// Writes to a neighbour first, so that a job never meets half a plan.
