@@ -108,7 +108,10 @@ proptest! {
             .filter_map(|event| if let Event::Migration(it) = event { Some(it) } else { None })
             .collect();
         let ops: Vec<(Op, Vec<Pointer>)> = pushed()
-            .filter_map(|event| if let Event::Op(op, list) = event { Some((op, list)) } else { None })
+            .filter_map(|event| match event {
+                Event::Op(op, list) => Some((op, list)),
+                _ => None,
+            })
             .collect();
         let plain = |op: &Op| Op { first_pointer: 0, pointers: 0, ..*op };
         let read: Vec<_> =

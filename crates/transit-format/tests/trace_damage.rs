@@ -87,16 +87,14 @@ fn a_bit_flip_never_goes_unseen_and_costs_one_block() {
         let block = frames.iter().filter(|offset| **offset <= at).count() - 1;
         let span = frames[block] as u64..frames.get(block + 1).map_or(u64::MAX, |at| *at as u64);
         match Trace::read(&bad, "bad.trace.zst") {
+            // zstd gives a few bits no meaning; the content is intact then.
+            Ok(trace) if trace == good => continue,
             // The end block holds no events: without it the file is merely not closed.
             Ok(trace) if at >= last => {
                 assert!(matches!(trace.end, End::Cut { offset, .. } if offset == last as u64));
                 assert_eq!(trace.ops, good.ops);
             }
-            // zstd gives a few bits no meaning; the content is intact then.
-            Ok(trace) => {
-                assert_eq!(trace, good, "bit {bit:#x} of byte {at} went unseen");
-                continue;
-            }
+            Ok(_) => panic!("bit {bit:#x} of byte {at} went unseen"),
             Err(Error::Damaged { file, offset, .. }) => {
                 // Mostly the block's beginning; its last bytes if its checksum flag was lost.
                 assert_eq!(file, "bad.trace.zst");

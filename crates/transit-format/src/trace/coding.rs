@@ -16,7 +16,16 @@ fn coding() -> Coding {
 #[derive(Debug, Default)]
 pub(super) struct Sink {
     bytes: Vec<u8>,
+    seams: Vec<usize>,
     failure: Option<String>,
+}
+
+/// A finished body.
+#[derive(Debug, Default)]
+pub(super) struct Body {
+    pub(super) bytes: Vec<u8>,
+    /// Where bytes of another kind begin. Only a hint for the compressor.
+    pub(super) seams: Vec<usize>,
 }
 
 impl Sink {
@@ -27,10 +36,21 @@ impl Sink {
         }
     }
 
+    /// Appends a byte string made of stretches of `stride` bytes that are of different kinds.
+    pub(super) fn put_striped(&mut self, stripes: &[u8], stride: usize) {
+        self.put(stripes);
+        let first = self.bytes.len() - stripes.len().min(self.bytes.len());
+        self.seams
+            .extend((first..=self.bytes.len()).step_by(stride.max(1)));
+    }
+
     /// The body, or the first failure.
-    pub(super) fn finish(self) -> Result<Vec<u8>, String> {
+    pub(super) fn finish(self) -> Result<Body, String> {
         match self.failure {
-            None => Ok(self.bytes),
+            None => Ok(Body {
+                bytes: self.bytes,
+                seams: self.seams,
+            }),
             Some(failure) => Err(failure),
         }
     }

@@ -59,7 +59,7 @@ fn put_planes(sink: &mut Sink, values: &[u64]) {
         planes.extend(values.iter().map(|value| (value >> (8 * plane)) as u8));
     }
     sink.put(width as u64);
-    sink.put(planes.as_slice());
+    sink.put_striped(&planes, values.len());
 }
 
 fn get_planes(source: &mut Source<'_>, out: &mut [u64]) -> Result<(), Flaw> {
@@ -198,7 +198,7 @@ mod tests {
             put_delta(&mut sink, unsigned.iter().copied());
             let multiples: Vec<i64> = multiples.iter().map(|value| value * 32 - 320).collect();
             put_signed(&mut sink, &multiples);
-            let body = sink.finish().unwrap();
+            let body = sink.finish().unwrap().bytes;
             let mut source = Source::new(&body);
             prop_assert_eq!(&get_unsigned(&mut source, unsigned.len()).unwrap(), &unsigned);
             prop_assert_eq!(get_signed(&mut source, signed.len()).unwrap(), signed);
@@ -213,7 +213,7 @@ mod tests {
         let values = [0, i64::MIN, i64::MIN, 0];
         let mut sink = Sink::default();
         put_signed(&mut sink, &values);
-        let body = sink.finish().unwrap();
+        let body = sink.finish().unwrap().bytes;
         assert_eq!(get_signed(&mut Source::new(&body), 4).unwrap(), values);
     }
 
@@ -221,7 +221,7 @@ mod tests {
     fn a_column_of_another_length_is_refused() {
         let mut sink = Sink::default();
         put_unsigned(&mut sink, &[1, 2, 3]);
-        let body = sink.finish().unwrap();
+        let body = sink.finish().unwrap().bytes;
         assert!(get_unsigned(&mut Source::new(&body), 4).is_err());
         assert!(get_unsigned(&mut Source::new(body.get(..3).unwrap()), 3).is_err());
     }

@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use super::block::{Before, BlockHeader, Framer, Kind};
+use super::coding::Body;
 use super::model::{Event, Header, Op, Pointer};
 use super::section::end::{self, EndFacts};
 use super::section::times::OpTime;
@@ -188,7 +189,7 @@ impl<W: Write> Writer<W> {
         Err(Error::io("<sink>", source))
     }
 
-    fn write_block(&mut self, kind: Kind, body: Result<Vec<u8>, String>) -> Result<(), Error> {
+    fn write_block(&mut self, kind: Kind, body: Result<Body, String>) -> Result<(), Error> {
         let body = body.map_err(|what| Error::Invalid {
             section: "block body",
             what,

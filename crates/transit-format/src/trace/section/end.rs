@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::block::Flaw;
-use super::super::coding::{Sink, Source};
+use super::super::coding::{Body, Sink, Source};
 
 /// What the end block says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(in super::super) struct EndFacts {
 }
 
 /// The body of the end block.
-pub(in super::super) fn encode(facts: EndFacts) -> Result<Vec<u8>, String> {
+pub(in super::super) fn encode(facts: EndFacts) -> Result<Body, String> {
     let mut sink = Sink::default();
     sink.put((facts.events, facts.ops));
     sink.finish()
@@ -42,7 +42,7 @@ mod tests {
             events: u64::MAX,
             ops: 300,
         };
-        let body = encode(facts).unwrap();
+        let body = encode(facts).unwrap().bytes;
         assert_eq!(decode(&body).unwrap(), facts);
         for length in 0..body.len() {
             assert!(decode(&body[..length]).is_err());

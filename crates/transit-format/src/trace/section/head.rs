@@ -8,11 +8,11 @@
 //! ```
 
 use super::super::block::Flaw;
-use super::super::coding::{Sink, Source};
+use super::super::coding::{Body, Sink, Source};
 use super::super::model::Header;
 
 /// The body of the header block.
-pub(in super::super) fn encode(header: &Header) -> Result<Vec<u8>, String> {
+pub(in super::super) fn encode(header: &Header) -> Result<Body, String> {
     let mut sink = Sink::default();
     sink.put(&header.tool_version);
     sink.put(&header.command);
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn headers_return() {
         for header in [Header::default(), filled()] {
-            let body = encode(&header).unwrap();
+            let body = encode(&header).unwrap().bytes;
             assert_eq!(decode(&body).unwrap(), header);
             for length in 0..body.len() {
                 assert!(

@@ -13,7 +13,7 @@ pub(super) mod transfers;
 mod testing;
 
 use super::block::{Counts, Flaw};
-use super::coding::{Sink, Source};
+use super::coding::{Body, Sink, Source};
 use super::model::{Alloc, Fault, Free, Function, Mark, Migration, Op, Pointer, Stream, Totals};
 use times::OpTime;
 
@@ -70,7 +70,7 @@ impl Events {
     }
 
     /// The body of an events block.
-    pub(super) fn encode(&self) -> Result<Vec<u8>, String> {
+    pub(super) fn encode(&self) -> Result<Body, String> {
         let mut sink = Sink::default();
         tables::put_functions(&mut sink, &self.functions);
         tables::put_streams(&mut sink, &self.streams);

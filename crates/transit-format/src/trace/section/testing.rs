@@ -12,7 +12,7 @@ use super::super::coding::{Sink, Source};
 pub(super) fn body_of(put: impl Fn(&mut Sink)) -> Vec<u8> {
     let mut sink = Sink::default();
     put(&mut sink);
-    sink.finish().unwrap()
+    sink.finish().unwrap().bytes
 }
 
 /// Reads a whole body.
