@@ -52,31 +52,22 @@ pub(crate) fn run(
     };
     let mut pointers = Pointers::new();
     let host_ns = if state::wants_time() { now_ns() } else { 0 };
-    let op = guard::protect(|| {
+    let staged = guard::protect(|| {
         let described = describe(driver, ledger, &mut pointers)?;
-        let op = op_call(driver, site, described, pointers.as_slice(), host_ns);
-        observer.before_op(&op);
-        Some(op)
-    })
-    .flatten();
-    let result = call();
-    if let Some(op) = op {
-        let _ = guard::protect(|| observer.after_op(&op, result));
-    }
-    result
-}
-
-#[inline]
-fn op_call<'a>(
-    driver: &Driver,
-    site: Site,
-    described: Described,
-    pointers: &'a [crate::observer::PointerArg],
-    host_ns: u64,
-) -> OpCall<'a> {
-    let stream = streams::of(driver, site.stream, site.per_thread);
-    let capturing = streams::captured(driver, stream.handle);
-    OpCall {
+        let stream = streams::of(driver, site.stream, site.per_thread);
+        let capturing = streams::captured(driver, stream.handle);
+        Some((
+            described,
+            stream,
+            capturing,
+            callers::who(site.caller).excluded,
+        ))
+    });
+    let Some((described, stream, capturing, excluded)) = staged.flatten() else {
+        return call();
+    };
+    // Built where it stays: moving it costs as much as finding a pointer.
+    let op = OpCall {
         seq: state::number_op(capturing),
         kind: described.kind,
         stream: stream.id,
@@ -86,11 +77,17 @@ fn op_call<'a>(
         name_hash: described.hash,
         shape: described.shape,
         device_records: described.records,
-        pointers,
+        pointers: pointers.as_slice(),
         capturing,
-        excluded: callers::who(site.caller).excluded,
+        excluded,
         host_ns,
+    };
+    let told = guard::protect(|| observer.before_op(&op));
+    let result = call();
+    if told.is_some() {
+        let _ = guard::protect(|| observer.after_op(&op, result));
     }
+    result
 }
 
 /// A hash of a launch's shape.
