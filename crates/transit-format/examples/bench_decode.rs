@@ -67,6 +67,16 @@ fn decode(path: &Path) -> Outcome {
         std::thread::available_parallelism()?,
         trace.pointers.len()
     );
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks = stat
+        .split(' ')
+        .skip(13)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok());
+    println!(
+        "processor time of the process {:.2} s",
+        ticks.sum::<f64>() / 100.0
+    );
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status
         .lines()

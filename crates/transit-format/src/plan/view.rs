@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use memmap2::{Mmap, MmapMut};
+use memmap2::{Mmap, MmapOptions};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::layout::{Kind, SECTIONS};
@@ -295,7 +295,8 @@ fn map(path: &Path) -> std::io::Result<Option<Mmap>> {
         // plan of this size is far beyond any real one; docs say not to truncate it in use.
         return Ok(Some(unsafe { Mmap::map(&file) }?));
     }
-    let mut copy = MmapMut::map_anon(usize::try_from(size).unwrap_or(usize::MAX))?;
+    let length = usize::try_from(size).unwrap_or(usize::MAX);
+    let mut copy = MmapOptions::new().len(length).populate().map_anon()?;
     file.read_exact(&mut copy)?;
     copy.make_read_only().map(Some)
 }

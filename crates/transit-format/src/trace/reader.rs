@@ -30,7 +30,7 @@ const FOREIGN_BYTES: u64 = 256 << 20;
 /// Failed attempts to find a good block after a bad one, per file.
 const MAX_PROBES: u32 = 4096;
 /// Blocks decoded at once, per thread.
-const BATCH_PER_THREAD: usize = 4;
+const BATCH_PER_THREAD: usize = 2;
 /// Most blocks decoded at once: a bound on memory on machines with many cores.
 const MAX_BATCH: usize = 64;
 
@@ -251,6 +251,7 @@ pub(super) fn read(bytes: &[u8], name: &str, lenient: bool) -> Result<Salvage, E
         lenient,
         probes: MAX_PROBES,
         stitch: Stitch::new(bytes.len()),
+        damage: Vec::new(),
     }
     .run()
 }
@@ -262,40 +263,44 @@ struct Reading<'a> {
     lenient: bool,
     probes: u32,
     stitch: Stitch,
+    damage: Vec<Damage>,
 }
 
 impl Reading<'_> {
     fn run(mut self) -> Result<Salvage, Error> {
-        let mut damage = Vec::new();
-        let mut at = 0;
-        let end = 'file: loop {
-            if at >= self.bytes.len() {
+        let bytes = self.bytes;
+        let mut batch = next_batch(bytes, 0);
+        let end = loop {
+            if batch.is_empty() {
                 break self.end_of_file();
             }
-            for piece in next_batch(self.bytes, at) {
-                let Piece {
-                    at: offset,
-                    bytes,
-                    block,
-                } = piece;
-                let flaw = match block.and_then(|block| self.stitch.join(block, self.lenient)) {
-                    Ok(gap) => {
-                        note_gap(&mut damage, gap, offset);
-                        at = offset + bytes;
-                        continue;
-                    }
-                    Err(flaw) => flaw,
-                };
-                match self.after_flaw(offset, flaw, &mut damage)? {
-                    Ok(next) => at = next,
-                    Err(end) => break 'file end,
-                }
-                break;
+            // While one thread joins these blocks, the others decode those that should follow.
+            let due = batch.last().map_or(0, |piece| piece.at + piece.bytes);
+            let (following, went) =
+                rayon::join(|| next_batch(bytes, due), || self.join_batch(batch));
+            match went? {
+                Ok(at) if at == due => batch = following,
+                Ok(at) => batch = next_batch(bytes, at),
+                Err(end) => break end,
             }
         };
+        let damage = self.damage;
         self.stitch
             .finish(end, self.name, self.lenient)
             .map(|trace| Salvage { trace, damage })
+    }
+
+    /// Joins blocks up to the first bad one: says where to go on, or how the file ends.
+    fn join_batch(&mut self, batch: Vec<Piece>) -> Result<Result<usize, End>, Error> {
+        let mut next = 0;
+        for Piece { at, bytes, block } in batch {
+            match block.and_then(|block| self.stitch.join(block, self.lenient)) {
+                Ok(gap) => note_gap(&mut self.damage, gap, at),
+                Err(flaw) => return self.after_flaw(at, flaw),
+            }
+            next = at + bytes;
+        }
+        Ok(Ok(next))
     }
 
     fn end_of_file(&self) -> End {
@@ -310,12 +315,7 @@ impl Reading<'_> {
     }
 
     /// What to do about a bad block: go on at the offset in `Ok`, or stop with the end in `Err`.
-    fn after_flaw(
-        &mut self,
-        offset: usize,
-        flaw: Flaw,
-        damage: &mut Vec<Damage>,
-    ) -> Result<Result<usize, End>, Error> {
+    fn after_flaw(&mut self, offset: usize, flaw: Flaw) -> Result<Result<usize, End>, Error> {
         let at = offset as u64;
         let fatal = match flaw.kind {
             FlawKind::Newer | FlawKind::TooMuch => true,
@@ -339,13 +339,13 @@ impl Reading<'_> {
                 return Err(self.nothing_usable(at, flaw));
             }
             if self.stitch.ended() {
-                damage.push(Damage::new(offset, end, flaw));
+                self.damage.push(Damage::new(offset, end, flaw));
                 return Ok(Err(End::Clean));
             }
             let reason = format!("{}: {}", flaw.section, flaw.what);
             return Ok(Err(End::Cut { offset: at, reason }));
         };
-        damage.push(Damage::new(offset, end, flaw));
+        self.damage.push(Damage::new(offset, end, flaw));
         Ok(Ok(next))
     }
 
