@@ -1,7 +1,7 @@
 //! Plan files: fixed little-endian records, memory-mapped and validated once. `FORMAT.md` beside
 //! this crate describes them to the byte.
 //!
-//! A planner fills a [`model::Plan`] and [`write`]s it; a replayer opens a [`View`], whose
+//! A planner fills a [`model::Plan`] and [`write()`]s it; a replayer opens a [`View`], whose
 //! accessors cost a load or two; tools [`read`] everything back as plain values.
 
 mod layout;

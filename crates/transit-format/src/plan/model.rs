@@ -1,5 +1,5 @@
 //! What a plan says, as plain values: the planner fills a [`Plan`] and hands it to
-//! [`super::write`]; the replayer borrows the same facts from a mapped file through
+//! [`super::write()`]; the replayer borrows the same facts from a mapped file through
 //! [`super::View`]. No plan step discards data: there is no way to say it here.
 
 use serde::{Deserialize, Serialize};

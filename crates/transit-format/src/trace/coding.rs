@@ -110,3 +110,51 @@ impl<'a> Source<'a> {
         Err(self.flaw(format!("{} bytes left over", self.rest.len())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_texts_and_bytes_are_coded_as_documented() {
+        let mut sink = Sink::default();
+        sink.put(250_u64);
+        sink.put(251_u32);
+        sink.put(-1_i64);
+        sink.put(("ab", Some(7_u8), None::<u8>));
+        let body = sink.finish().unwrap().bytes;
+        assert_eq!(body, [250, 251, 251, 0, 1, 2, b'a', b'b', 1, 7, 0]);
+        let mut source = Source::new(&body);
+        assert_eq!(source.get::<u64>().unwrap(), 250);
+        assert_eq!(source.get_below(252, "it").unwrap(), 251);
+        assert_eq!(source.get::<i64>().unwrap(), -1);
+        assert_eq!(
+            source.get::<(&str, Option<u8>, Option<u8>)>().unwrap(),
+            ("ab", Some(7), None)
+        );
+        source.finish().unwrap();
+    }
+
+    #[test]
+    fn flaws_name_the_section() {
+        let mut source = Source::new(&[9]);
+        source.enter("marks");
+        let flaw = source.get_below(9, "width").unwrap_err();
+        assert_eq!(
+            (flaw.section, flaw.what.as_str()),
+            ("marks", "width is 9, must be below 9")
+        );
+        assert_eq!(
+            Source::new(&[1]).finish().unwrap_err().what,
+            "1 bytes left over"
+        );
+    }
+
+    #[test]
+    fn a_length_beyond_the_limit_is_refused() {
+        let mut body = vec![253];
+        body.extend((MAX_BODY_BYTES as u64 + 1).to_le_bytes());
+        assert!(Source::new(&body).get::<Vec<u8>>().is_err());
+        assert!(Source::new(&body).get::<&[u8]>().is_err());
+    }
+}
