@@ -105,6 +105,20 @@ pub fn label(path: &Path, header: &Header) -> String {
     }
 }
 
+/// The job's command with its program's name alone: where it lies says nothing in a figure.
+#[must_use]
+pub fn command(header: &Header) -> String {
+    let Some((program, arguments)) = header.command.split_first() else {
+        return "an unnamed job".to_owned();
+    };
+    let name = Path::new(program)
+        .file_name()
+        .map_or_else(|| program.into(), |n| n.to_string_lossy());
+    let mut words = vec![name.into_owned()];
+    words.extend(arguments.iter().cloned());
+    words.join(" ")
+}
+
 /// `NVIDIA H200, emulated card of 32 GiB, 2026-11-29, rank 0`: what a figure shows.
 #[must_use]
 pub fn what_was_recorded(header: &Header) -> String {
@@ -139,6 +153,19 @@ mod tests {
         assert_eq!(parse_range("..2"), Ok((0, 2)));
         assert!(parse_range("3..3").is_err());
         assert!(parse_range("3").unwrap_err().contains("1..3"));
+    }
+
+    #[test]
+    fn a_command_is_named_without_its_folder() {
+        let command_line = ["/opt/job/bin/python", "train.py"]
+            .map(str::to_owned)
+            .to_vec();
+        let header = Header {
+            command: command_line,
+            ..Header::default()
+        };
+        assert_eq!(command(&header), "python train.py");
+        assert_eq!(command(&Header::default()), "an unnamed job");
     }
 
     #[test]

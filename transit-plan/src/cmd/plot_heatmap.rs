@@ -32,9 +32,10 @@ use crate::render::units;
 pub struct Args {
     /// The trace, or the name given to `transit-record -o` (its first rank is drawn).
     trace: PathBuf,
-    /// What runs along the horizontal axis.
-    #[arg(long, value_enum, default_value_t)]
-    x: Along,
+    /// What runs along the horizontal axis; left out, time where the device was busy enough for
+    /// it to show something, else ops.
+    #[arg(long, value_enum)]
+    x: Option<Along>,
     /// Only iterations A up to but without B.
     #[arg(long, value_name = "A..B", value_parser = files::parse_range)]
     iterations: Option<(usize, usize)>,
@@ -57,8 +58,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some((from, _)) = args.iterations {
         files::check_range(from, windows.list.len(), "iterations")?;
     }
+    let along = args.x.unwrap_or_else(|| view::best(&trace));
     let ops = crate::assign::migrations_to_ops(&trace);
-    let view = View::new(&trace, args.x, &windows, args.iterations, ops);
+    let view = View::new(&trace, along, &windows, args.iterations, ops);
     let size = (args.output.width as i32, args.output.height as i32);
     let scene = scene(&view, &windows, size, kind == Picture::Svg);
     backend::save(&scene, &args.output.output)?;
@@ -162,12 +164,8 @@ pub fn scene(view: &View<'_>, windows: &Windows, size: (i32, i32), bounded: bool
 
 fn titles(scene: &mut Scene, header: &Header, windows: &Windows, moved: &Moved) {
     let room = scene.width - 32;
-    let command = if header.command.is_empty() {
-        "an unnamed job".to_owned()
-    } else {
-        header.command.join(" ")
-    };
-    let title = font::fit(&format!("Memory that moved: {command}"), 26, room);
+    let title = format!("Memory that moved: {}", files::command(header));
+    let title = font::fit(&title, 26, room);
     scene.text((16, 26), title, 26, INK, Align::Left);
     let line = format!(
         "{}  ·  {}, {}{}",

@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let header = &trace.header;
             subtitle = format!(
                 "{}  ·  {}",
-                header.command.join(" "),
+                files::command(header),
                 files::what_was_recorded(header)
             );
         }

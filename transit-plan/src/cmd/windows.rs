@@ -101,7 +101,7 @@ pub fn of(trace: &Trace) -> Windows {
 }
 
 /// What [`Windows::evidence`] says where nothing repeats.
-const NOTHING: &str = "nothing that repeats (the whole trace counts as one)";
+const NOTHING: &str = "nothing repeats, so the whole trace counts as one";
 
 /// Windows of the planner's iterations. They need not adjoin: an evaluation may lie between.
 fn from_phase(trace: &Trace, phase: &Phase) -> Windows {

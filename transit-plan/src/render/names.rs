@@ -12,7 +12,25 @@ pub fn demangled(name: &str) -> String {
     Symbol::new(name)
         .ok()
         .and_then(|symbol| symbol.demangle_with_options(&options).ok())
+        .or_else(|| nested(name))
         .unwrap_or_else(|| name.to_owned())
+}
+
+/// What can be read of a nested name that is not quite mangled (compilers and autotuners append
+/// to it): its parts, and the rest as it is.
+fn nested(name: &str) -> Option<String> {
+    let mut rest = name.strip_prefix("_ZN")?;
+    let mut parts = Vec::new();
+    while let Some(digits) = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .filter(|end| *end > 0)
+    {
+        let (length, after) = rest.split_at_checked(digits)?;
+        let (part, after) = after.split_at_checked(length.parse().ok()?)?;
+        parts.push(part);
+        rest = after;
+    }
+    (!parts.is_empty()).then(|| format!("{}{rest}", parts.join("::")))
 }
 
 /// The demangled name without template arguments and outer namespaces:

@@ -136,12 +136,13 @@ fn streams(facts: &TraceFacts) -> String {
 
 fn iterations(facts: &TraceFacts) -> String {
     let windows = &facts.iterations;
-    let mut text = format!(
-        "{} by {}, confidence {:.2}\n",
-        windows.list.len(),
-        windows.evidence,
-        windows.confidence
-    );
+    let mut text = match windows.list.len() {
+        _ if windows.confidence == 0.0 => format!("none found: {}\n", windows.evidence),
+        count => format!(
+            "{count} by {}, confidence {:.2}\n",
+            windows.evidence, windows.confidence
+        ),
+    };
     let mut rows = Rows::new(["iteration", "first op", "ops", "duration", "steady"]);
     let many = windows.list.len() > 12;
     for (place, one) in windows.list.iter().enumerate() {

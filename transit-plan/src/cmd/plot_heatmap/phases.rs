@@ -26,6 +26,8 @@ pub struct Phases {
     /// In the legend's order; the last is everything else.
     pub list: Vec<Phase>,
     of_function: Vec<usize>,
+    /// Whether the first kind is the optimizer.
+    marks_optimizer: bool,
 }
 
 impl Phases {
@@ -33,17 +35,7 @@ impl Phases {
     /// most launches where no times were recorded).
     #[must_use]
     pub fn new(trace: &Trace) -> Self {
-        let mut weights = vec![0_u64; trace.functions.len()];
-        let timed = trace.ops.iter().any(|op| op.end_ns.0 > 0);
-        for op in &trace.ops {
-            if let Some(weight) = weights.get_mut(op.function.index()) {
-                *weight += if timed {
-                    op.end_ns.0.saturating_sub(op.start_ns.0)
-                } else {
-                    1
-                };
-            }
-        }
+        let weights = weights(trace);
         let all: u64 = weights.iter().sum::<u64>().max(1);
         let optimizer: Vec<bool> = trace
             .functions
@@ -98,7 +90,12 @@ impl Phases {
                 *slot = list.len() - 1;
             }
         }
-        Self { list, of_function }
+        let marks_optimizer = optimizer.contains(&true);
+        Self {
+            list,
+            of_function,
+            marks_optimizer,
+        }
     }
 
     /// Draws the strip: each pixel column has the colour of what took most of it.
@@ -116,11 +113,17 @@ impl Phases {
             let Some((from, to)) = view.of_op(place, op) else {
                 continue;
             };
-            let (from, to) = ((from - view.min) * to_px, (to - view.min) * to_px);
+            let (from, mut to) = ((from - view.min) * to_px, (to - view.min) * to_px);
+            let mut strength = 1.0;
+            if self.marks_optimizer && kind == 0 {
+                // It is what people look for, and it is often one short op.
+                to = to.max(from + 3.0);
+                strength = 8.0;
+            }
             for column in from as usize..=(to as usize).min(columns.saturating_sub(1)) {
                 let part = to.min(column as f64 + 1.0) - from.max(column as f64);
                 if let Some(weight) = weights.get_mut(column * kinds + kind) {
-                    *weight += part.max(1e-6);
+                    *weight += part.max(1e-6) * strength;
                 }
             }
         }
@@ -150,6 +153,22 @@ impl Phases {
             }
         }
     }
+}
+
+/// Device time of each function, or its launches where no times were recorded.
+fn weights(trace: &Trace) -> Vec<u64> {
+    let mut weights = vec![0_u64; trace.functions.len()];
+    let timed = trace.ops.iter().any(|op| op.end_ns.0 > 0);
+    for op in &trace.ops {
+        if let Some(weight) = weights.get_mut(op.function.index()) {
+            *weight += if timed {
+                op.end_ns.0.saturating_sub(op.start_ns.0)
+            } else {
+                1
+            };
+        }
+    }
+    weights
 }
 
 #[cfg(test)]

@@ -7,13 +7,29 @@ use transit_format::trace::model::{Fault, FaultKind, Migration, Op};
 use crate::cmd::windows::{self, Window, Windows};
 
 /// What runs along the horizontal axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Along {
     /// Device time.
-    #[default]
     Time,
     /// Ops, in the order they were issued.
     Op,
+}
+
+/// Time, unless the device idled for most of it: an emulated card settles after every op, and
+/// what moves would be lost between the waits.
+#[must_use]
+pub fn best(trace: &Trace) -> Along {
+    let (from, to) = time_span(trace);
+    let ops = trace
+        .ops
+        .iter()
+        .map(|op| op.end_ns.0.saturating_sub(op.start_ns.0));
+    let busy_ns: u64 = ops.sum();
+    if busy_ns as f64 * 5.0 < to - from {
+        Along::Op
+    } else {
+        Along::Time
+    }
 }
 
 /// A part of a trace with its axis.
