@@ -12,6 +12,8 @@ pub const SUCCESS: u32 = 0;
 pub const INVALID_VALUE: u32 = 1;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub const OUT_OF_MEMORY: u32 = 2;
+/// `CUDA_ERROR_NO_DEVICE`.
+pub const NO_DEVICE: u32 = 100;
 /// `CUDA_ERROR_INVALID_HANDLE`.
 pub const INVALID_HANDLE: u32 = 400;
 /// `CUDA_ERROR_NOT_FOUND`.

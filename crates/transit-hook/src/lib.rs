@@ -43,7 +43,7 @@ pub use card::{Chunk, EmulatedCard};
 pub use driver::Driver;
 pub use exports::EXPORTS;
 pub use observer::{Allocation, FunctionInfo, Observer, OpCall, PointerArg, StreamInfo};
-pub use ops::now_ns;
+pub use ops::{now_ns, passed_transfers};
 pub use resolve::real_symbol;
 pub use settings::Settings;
 pub use state::{as_our_own, disable, driver, install, ops_issued};

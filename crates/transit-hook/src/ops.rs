@@ -3,6 +3,7 @@
 //! caller are known.
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use transit_format::ids::FunctionId;
 use transit_format::trace::model::OpKind;
@@ -88,6 +89,20 @@ pub(crate) fn run(
         let _ = guard::protect(|| observer.after_op(&op, result));
     }
     result
+}
+
+static PASSED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a memset or copy that touches no managed memory and so is no op.
+pub(crate) fn pass_transfer() {
+    PASSED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Memsets and copies that were no ops because they touched no managed memory. The device reports
+/// activity for them all the same.
+#[must_use]
+pub fn passed_transfers() -> u64 {
+    PASSED.load(Ordering::Relaxed)
 }
 
 /// A hash of a launch's shape.

@@ -82,7 +82,14 @@ fn mine(driver: &Driver, context: Handle) -> Stream {
     {
         return stream;
     }
-    let stream = first_use(driver, PER_THREAD, context, 0);
+    // The thread changed contexts: its streams in others are known by the place of its variable,
+    // which no other living thread shares.
+    let thread = MINE.with(|mine| core::ptr::from_ref(mine).addr());
+    let key = (context.rotate_left(20) ^ thread) | 2;
+    let stream = match known().get(key) {
+        Some(stream) => *stream,
+        None => first_use(driver, PER_THREAD, context, key),
+    };
     MINE.with(|mine| mine.set((context, Some(stream))));
     stream
 }
@@ -100,7 +107,7 @@ fn first_use(driver: &Driver, handle: Handle, context: Handle, key: usize) -> St
     static TURNS: Mutex<Option<Turns>> = Mutex::new(None);
     let device = driver.ctx_device().unwrap_or(0);
     let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(stream) = known().get(key).filter(|_| key != 0) {
+    if let Some(stream) = known().get(key) {
         return *stream;
     }
     let turns = turns.get_or_insert_default();

@@ -183,6 +183,7 @@ impl Copy3d {
 fn described(pointers: &Pointers, extent: u64, records: u32) -> Option<Described> {
     static NAME: OnceLock<(FunctionId, u64)> = OnceLock::new();
     if pointers.as_slice().is_empty() {
+        ops::pass_transfer();
         return None;
     }
     let (function, hash) = functions::of_pseudo("memcpy", &NAME);

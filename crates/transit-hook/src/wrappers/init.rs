@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use super::stub;
-use crate::driver::{NOT_FOUND, SUCCESS};
+use crate::driver::{NO_DEVICE, NOT_FOUND, SUCCESS};
 use crate::hooks::{Hook, real};
 use crate::{guard, proc_address, state};
 
@@ -13,7 +13,8 @@ use crate::{guard, proc_address, state};
 /// As `cuInit`.
 pub unsafe extern "C" fn cuInit(flags: u32) -> u32 {
     let Some(real) = real!(Hook::cuInit, unsafe extern "C" fn(u32) -> u32) else {
-        return NOT_FOUND;
+        // A program that took our export for a driver's: there is none.
+        return NO_DEVICE;
     };
     // SAFETY: the caller's arguments.
     let result = unsafe { real(flags) };

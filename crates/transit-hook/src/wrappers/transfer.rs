@@ -46,6 +46,7 @@ fn run(kind: OpKind, site: Site, places: &[(u64, u64)], call: impl FnOnce() -> u
                 pointers.look_at(ledger, *address, *bytes);
             }
             if pointers.as_slice().is_empty() {
+                ops::pass_transfer();
                 return None;
             }
             let name = if kind == OpKind::Memset {
