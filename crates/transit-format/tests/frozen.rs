@@ -49,6 +49,12 @@ fn the_trace_of_version_1_reads_to_the_same_values() {
 }
 
 #[test]
+fn a_trace_from_before_references_by_recency_reads_too() {
+    let trace = Trace::open(&sample("v1-distance.trace.zst")).unwrap();
+    assert_eq!(trace, samples::trace());
+}
+
+#[test]
 fn the_plan_of_version_1_reads_to_the_same_values() {
     let path = sample("v1.plan");
     assert_eq!(plan::read(&path).unwrap(), samples::plan());

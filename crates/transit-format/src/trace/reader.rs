@@ -128,7 +128,7 @@ fn decode(context: &mut (zstd_safe::DCtx<'static>, Vec<u8>), frame: &[u8]) -> Re
     let content = match header.kind {
         Kind::Header => Content::Header(Box::new(head::decode(body)?)),
         Kind::Events => {
-            let events = Events::decode(body, &header.counts)?;
+            let events = Events::decode(body, &header)?;
             let (hashes, needs) = (list_hashes(&events), Needs::of(&events));
             Content::Events(Box::new(events), hashes, needs)
         }

@@ -5,6 +5,7 @@ pub(super) mod end;
 pub(super) mod head;
 pub(super) mod marks;
 pub(super) mod ops;
+mod references;
 pub(super) mod tables;
 pub(super) mod times;
 pub(super) mod transfers;
@@ -12,7 +13,7 @@ pub(super) mod transfers;
 #[cfg(test)]
 mod testing;
 
-use super::block::{Counts, Flaw};
+use super::block::{BlockHeader, Counts, Flaw};
 use super::coding::{Body, Sink, Source};
 use super::model::{Alloc, Fault, Free, Function, Mark, Migration, Op, Pointer, Stream, Totals};
 use times::OpTime;
@@ -88,7 +89,8 @@ impl Events {
     }
 
     /// Reads what [`Events::encode`] wrote.
-    pub(super) fn decode(body: &[u8], counts: &Counts) -> Result<Self, Flaw> {
+    pub(super) fn decode(body: &[u8], header: &BlockHeader) -> Result<Self, Flaw> {
+        let counts = &header.counts;
         let mut reading = Source::new(body);
         let source = &mut reading;
         let functions = tables::get_functions(source, counts.functions as usize)?;
@@ -99,7 +101,7 @@ impl Events {
             ops,
             pointers,
             lists,
-        } = ops::get(source, counts.ops as usize)?;
+        } = ops::get(source, counts.ops as usize, header.by_recency)?;
         let op_times = times::get(source, counts.op_times as usize)?;
         let migrations = transfers::get_migrations(source, counts.migrations as usize)?;
         let faults = transfers::get_faults(source, counts.faults as usize)?;

@@ -15,8 +15,7 @@
 //! bytes       unsigned column
 //! lists       varint            number of distinct pointer lists, in order of first use
 //! length      unsigned column   pointers in each list
-//! reference   unsigned column   per pointer of each list: pointers seen so far less its number
-//!                               (0: the next new one)
+//! reference   unsigned column   per pointer of each list: see [`super::references`]
 //! template    unsigned column   per op
 //! list        signed column     per op, difference from the op before
 //! issued      signed column     per op, nanoseconds since the op before
@@ -29,6 +28,7 @@ use super::super::coding::{Sink, Source};
 use super::super::column::{get_delta, get_unsigned, put_delta, put_unsigned};
 use super::super::model::{Op, OpKind, Pointer};
 use super::narrow;
+use super::references::References;
 use crate::ids::{AllocId, FunctionId, Nanos, StreamId};
 
 /// Most pointers in the lists of one block. A writer closes a block at half of it.
@@ -117,12 +117,13 @@ fn put_templates(sink: &mut Sink, templates: &[Template]) {
 
 fn put_lists(sink: &mut Sink, lists: &[&[Pointer]]) {
     let mut distinct = Interned::<Pointer>::new();
+    let mut coder = References::default();
     let references: Vec<u64> = lists
         .iter()
         .flat_map(|list| list.iter())
         .map(|pointer| {
-            let next = distinct.values.len() as u64;
-            next - distinct.number(*pointer)
+            let number = distinct.number(*pointer);
+            coder.code(u32::try_from(number).unwrap_or(u32::MAX))
         })
         .collect();
     sink.put(distinct.values.len() as u64);
@@ -147,7 +148,11 @@ fn put_lists(sink: &mut Sink, lists: &[&[Pointer]]) {
 }
 
 /// Reads the section.
-pub(super) fn get(source: &mut Source<'_>, count: usize) -> Result<Decoded, Flaw> {
+pub(super) fn get(
+    source: &mut Source<'_>,
+    count: usize,
+    by_recency: bool,
+) -> Result<Decoded, Flaw> {
     source.enter("ops");
     if count == 0 {
         return Ok(Decoded {
@@ -158,7 +163,7 @@ pub(super) fn get(source: &mut Source<'_>, count: usize) -> Result<Decoded, Flaw
     }
     let templates = get_templates(source, count)?;
     source.enter("pointers");
-    let (pointers, lists) = get_lists(source, count)?;
+    let (pointers, lists) = get_lists(source, count, by_recency)?;
     source.enter("ops");
     let template = get_unsigned(source, count)?;
     let list = get_delta(source, count)?;
@@ -217,7 +222,11 @@ fn get_templates(source: &mut Source<'_>, ops: usize) -> Result<Vec<Template>, F
         .collect()
 }
 
-fn get_lists(source: &mut Source<'_>, ops: usize) -> Result<(Vec<Pointer>, Vec<List>), Flaw> {
+fn get_lists(
+    source: &mut Source<'_>,
+    ops: usize,
+    by_recency: bool,
+) -> Result<(Vec<Pointer>, Vec<List>), Flaw> {
     let distinct_count = source.get_below(MAX_REFERENCES + 1, "number of pointers")?;
     let allocs = get_delta(source, distinct_count)?;
     let offsets = get_delta(source, distinct_count)?;
@@ -246,16 +255,22 @@ fn get_lists(source: &mut Source<'_>, ops: usize) -> Result<(Vec<Pointer>, Vec<L
         }
     }
     let references = get_unsigned(source, usize::try_from(first).unwrap_or(usize::MAX))?;
-    let mut seen = 0_u64;
+    let mut coder = References::default();
+    let mut seen = 0_u32;
     let mut pointers = Vec::with_capacity(references.len());
     for reference in references {
-        let number = seen.checked_sub(reference);
-        let pointer = number.and_then(|number| distinct.get(usize::try_from(number).ok()?));
+        let number = if by_recency {
+            coder.number(reference)
+        } else {
+            let number = u64::from(seen).checked_sub(reference);
+            seen += u32::from(reference == 0);
+            number.and_then(|number| u32::try_from(number).ok())
+        };
+        let pointer = number.and_then(|number| distinct.get(number as usize));
         let Some(pointer) = pointer else {
-            return Err(source.flaw(format!("reference {reference} at pointer {seen}")));
+            return Err(source.flaw(format!("reference {reference} to no pointer")));
         };
         pointers.push(*pointer);
-        seen += u64::from(reference == 0);
     }
     Ok((pointers, lists))
 }
@@ -326,7 +341,7 @@ mod tests {
             ops,
             pointers,
             lists,
-        } = get(source, count)?;
+        } = get(source, count, true)?;
         let own = |op: Op| {
             let list = lists[usize::try_from(op.first_pointer).unwrap()];
             let list = pointers[list.first..][..list.count as usize].to_vec();
@@ -367,7 +382,7 @@ mod tests {
         let value = (Op::default(), vec![pointer; 3]);
         let (ops, pointers) = lay_out(&vec![value; 100]);
         let body = body_of(|sink| put(sink, &ops, &pointers));
-        let decoded = read_all(&body, |source| get(source, 100)).unwrap();
+        let decoded = read_all(&body, |source| get(source, 100, true)).unwrap();
         assert_eq!((decoded.lists.len(), decoded.pointers.len()), (1, 3));
     }
 
@@ -382,7 +397,7 @@ mod tests {
         ] {
             let mut bad = body.clone();
             bad[at] = 2;
-            let flaw = read_all(&bad, |source| get(source, 1)).err().unwrap();
+            let flaw = read_all(&bad, |source| get(source, 1, true)).err().unwrap();
             assert!(flaw.what.starts_with(what), "{flaw:?}");
         }
     }
