@@ -196,8 +196,8 @@ pub fn notes(runs: &[Run], link_gb_per_s: f64) -> Vec<String> {
     }
     if runs.iter().any(|run| run.zero_copy) {
         notes.push(
-            "Zero-copy is estimated: bytes on the host that an op's arguments point to, up to the \
-             next tensor, each counted once per op."
+            "Zero-copy A .. B is estimated: bytes on the host that an op's arguments point to, up \
+             to the next tensor; A counts them once per op, B twice, for ops that read and write."
                 .to_owned(),
         );
     }
@@ -224,9 +224,24 @@ pub fn notes(runs: &[Run], link_gb_per_s: f64) -> Vec<String> {
             names(&|run| run.confidence < 0.5)
         ));
     }
+    notes.extend(losses(runs));
+    notes
+}
+
+/// What the recording lacks.
+fn losses(runs: &[Run]) -> Vec<String> {
+    let mut notes = Vec::new();
     for run in runs.iter().filter(|run| run.dropped > 0) {
         let lost = units::counted(run.dropped, "event was", "events were");
         notes.push(format!("{}: {lost} lost while recording.", run.label));
+    }
+    for run in runs.iter().filter(|run| run.untimed_ops > 0) {
+        notes.push(format!(
+            "{}: {} of {} ops lack device times; times, and what goes by time, may be off.",
+            run.label,
+            units::count(run.untimed_ops),
+            units::count(run.ops)
+        ));
     }
     notes
 }
@@ -259,7 +274,7 @@ mod tests {
         let json = rows::json(&runs, &rows, &notes);
         assert_eq!(json["runs"][1]["policy"], "advise");
         assert!(
-            json["runs"][0]["median"]["step_ns"]["measured"]
+            json["runs"][0]["median"]["step_ns"]["high"]
                 .as_f64()
                 .unwrap()
                 > 0.0

@@ -44,6 +44,8 @@ pub struct TraceFacts {
     pub faults: Vec<FaultFacts>,
     /// The recorder's own totals.
     pub totals: Totals,
+    /// Ops whose time on the device is unknown.
+    pub untimed_ops: u64,
     /// Whether CUPTI saw exactly the ops that the hooks saw; `None` without CUPTI.
     pub self_check: Option<bool>,
 }
@@ -147,6 +149,7 @@ pub fn gather(trace: &Trace, file: &str, file_bytes: u64) -> TraceFacts {
         migrations: migrations(trace),
         faults: faults(trace),
         totals,
+        untimed_ops: trace.ops.iter().filter(|op| op.end_ns.0 == 0).count() as u64,
         self_check: cupti.then_some(totals.hooked_ops == totals.cupti_ops),
     }
 }

@@ -316,8 +316,13 @@ fn checks(facts: &TraceFacts) -> String {
         let share = 100.0 * converted as f64 / (converted + other) as f64;
         format!("{share:.1} % of the peak device bytes are managed")
     };
+    let timed = match facts.untimed_ops {
+        0 => "of every op".to_owned(),
+        none => format!("missing for {}", units::counted(none, "op", "ops")),
+    };
     table::facts(&[
         ("self-check", counted),
+        ("device times", timed),
         ("coverage", coverage),
         (
             "dropped",

@@ -75,6 +75,10 @@ pub struct Run {
     pub peak_allocated_bytes: u64,
     /// Events that were lost.
     pub dropped: u64,
+    /// Ops in the steady iterations.
+    pub ops: u64,
+    /// Those whose time on the device is unknown.
+    pub untimed_ops: u64,
 }
 
 /// Measures the traces of one run.
@@ -124,6 +128,13 @@ fn rank(run: &mut Run, trace: &Trace, samples: &mut Vec<Sample>) {
             chunks + totals.unconverted_peak_bytes
         });
     run.peak_resident_bytes = run.peak_resident_bytes.max(peak);
+    let windows = steady
+        .iter()
+        .map(|one| trace.ops.get(one.first_op..one.end_op).unwrap_or(&[]));
+    for op in windows.flatten() {
+        run.ops += 1;
+        run.untimed_ops += u64::from(op.end_ns.0 == 0);
+    }
     let mut measured = measure(trace, &steady);
     if let Some(bytes) = replayed.zero_copy_bytes {
         run.zero_copy = true;

@@ -27,7 +27,8 @@ pub enum Value {
     Unknown,
     /// A number.
     Number(f64),
-    /// From the first to the second: eviction at link rate, and as measured.
+    /// From the first to the second: step time with eviction at link rate, and as measured;
+    /// zero-copy with each touch counted once, and twice.
     Interval(f64, f64),
 }
 
@@ -82,7 +83,7 @@ impl Value {
         match self {
             Self::Unknown => Json::Null,
             Self::Number(value) => json!(value),
-            Self::Interval(low, high) => json!({"at_link_rate": low, "measured": high}),
+            Self::Interval(low, high) => json!({"low": low, "high": high}),
         }
     }
 }
@@ -155,7 +156,7 @@ fn work(runs: &[Run], link_gb_per_s: f64) -> Vec<Row> {
             }
         }),
         row(runs, ("busy_ns", "device busy"), Unit::Time, |run| {
-            number(run.median.busy_ns)
+            known(run.median.busy_ns > 0.0, run.median.busy_ns)
         }),
         row(runs, ("launches", "ops"), Unit::Count, |run| {
             number(run.median.launches)
@@ -186,12 +187,8 @@ fn movement(runs: &[Run]) -> Vec<Row> {
         bytes(("dtoh_bytes", "DtoH"), |run| {
             Value::Number(run.median.dtoh_bytes)
         }),
-        bytes(("zero_copy_bytes", "zero-copy (estimated)"), |run| {
-            Value::Number(run.median.zero_copy_bytes)
-        }),
-        bytes(("link_bytes", "over the link, all"), |run| {
-            Value::Number(link_bytes(run))
-        }),
+        bytes(("zero_copy_bytes", "zero-copy (estimated)"), zero_copy),
+        bytes(("link_bytes", "over the link, all"), link_bytes),
         bytes(("htod_mean_bytes", "mean HtoD size"), |run| {
             per(run.median.htod_bytes, run.median.htod)
         }),
@@ -205,7 +202,7 @@ fn movement(runs: &[Run]) -> Vec<Row> {
             per(run.median.dtoh_bytes, run.median.dtoh_ns)
         }),
         rate(("link_gb_per_s", "link over the step"), |run| {
-            per(link_bytes(run), run.median.step_ns)
+            link_rate(run)
         }),
     ]
 }
@@ -242,8 +239,31 @@ fn memory(runs: &[Run]) -> Vec<Row> {
     rows
 }
 
-fn link_bytes(run: &Run) -> f64 {
-    run.median.htod_bytes + run.median.dtoh_bytes + run.median.zero_copy_bytes
+/// A touch moves its bytes once if it only reads or only writes, twice if it does both.
+fn zero_copy(run: &Run) -> Value {
+    interval(run.median.zero_copy_bytes, 2.0 * run.median.zero_copy_bytes)
+}
+
+fn link_bytes(run: &Run) -> Value {
+    let moved = run.median.htod_bytes + run.median.dtoh_bytes;
+    let touched = run.median.zero_copy_bytes;
+    interval(moved + touched, moved + 2.0 * touched)
+}
+
+fn link_rate(run: &Run) -> Value {
+    let step_ns = run.median.step_ns;
+    match link_bytes(run).ends() {
+        Some((low, high)) if step_ns > 0.0 => interval(low / step_ns, high / step_ns),
+        _ => Value::Unknown,
+    }
+}
+
+fn interval(low: f64, high: f64) -> Value {
+    if low < high {
+        Value::Interval(low, high)
+    } else {
+        Value::Number(low)
+    }
 }
 
 /// The report as JSON: per run its facts and values, in plain units (bytes, nanoseconds, GB/s).
@@ -270,6 +290,7 @@ pub fn json(runs: &[Run], rows: &[Row], notes: &[String]) -> Json {
                 "emulated": run.emulated,
                 "peak_is_exact": run.peak_is_exact,
                 "dropped": run.dropped,
+                "ops_without_device_time": run.untimed_ops,
                 "median": values,
             })
         })
