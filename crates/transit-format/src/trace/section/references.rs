@@ -48,19 +48,26 @@ impl References {
     /// The pointer of a code, `None` if there is none.
     pub(super) fn number(&mut self, code: u64) -> Option<u32> {
         let seen = self.followers.len() as u64;
-        let number = match code {
-            0 => self.follower()?,
-            1 => u32::try_from(seen).ok()?,
+        // Where it lies in `recent` follows from the code, but for followers.
+        let (number, place) = match code {
+            0 => {
+                let number = self.follower()?;
+                (
+                    number,
+                    self.recent.iter().rposition(|recent| *recent == number),
+                )
+            }
+            1 => (u32::try_from(seen).ok()?, None),
             2..OLDER => {
                 let back = usize::try_from(code - 1).ok()?;
-                *self.recent.get(self.recent.len().checked_sub(back)?)?
+                let place = self.recent.len().checked_sub(back)?;
+                (*self.recent.get(place)?, Some(place))
             }
-            _ => u32::try_from(seen.checked_sub(code - OLDER)?).ok()?,
+            _ => (u32::try_from(seen.checked_sub(code - OLDER)?).ok()?, None),
         };
         if code != 1 && u64::from(number) >= seen {
             return None;
         }
-        let place = self.recent.iter().rposition(|recent| *recent == number);
         self.note(number, place);
         Some(number)
     }
