@@ -189,6 +189,10 @@ impl Observer for Director {
         }
     }
 
+    fn context_ends(&self) {
+        CAPTURE.checkpoint();
+    }
+
     fn closing(&self) {
         let written = CAPTURE.finish();
         if let Some(outcome) = written.filter(|outcome| outcome.totals.drops != Drops::default()) {

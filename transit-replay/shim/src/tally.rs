@@ -151,6 +151,7 @@ impl Summary {
             ("ops_matched", matched),
             ("ops_by_name", counters.by_name),
             ("ops_by_role", counters.by_role),
+            ("ops_with_other_pointers", counters.elsewhere),
             ("ops_unfollowed", counters.unfollowed),
             ("ops_contended", get(&tally.contended)),
             ("iterations", counters.iterations),

@@ -74,6 +74,8 @@ pub(crate) struct Counters {
     pub(crate) by_name: u64,
     /// Matched by role.
     pub(crate) by_role: u64,
+    /// Matched ops with pointers other than the plan's.
+    pub(crate) elsewhere: u64,
     /// Iterations recognised.
     pub(crate) iterations: u64,
     /// Iterations followed to their last op.
@@ -360,7 +362,8 @@ impl Follower {
         if taken.at + 1 == self.script.length(self.script.main_stream()) {
             self.counters.completed += 1;
             self.failures = 0;
-            verdict.settle = self.bindings.unconfirmed().then_some(self.whole);
+            let voted = self.counters.iterations > 1 && self.bindings.unconfirmed();
+            verdict.settle = voted.then_some(self.whole);
         }
         verdict
     }
@@ -380,7 +383,10 @@ impl Follower {
         let Some(record) = self.script.op(lane.plan as usize, taken.at) else {
             return verdict;
         };
-        if taken.by_name && self.bindings.unconfirmed() {
+        self.counters.elsewhere += u64::from(!taken.agreement.plain());
+        // A job's first iteration is like no other: its optimizer state and its allocator's blocks
+        // come to be in it.
+        if taken.by_name && self.counters.iterations > 1 && self.bindings.unconfirmed() {
             self.votes.hear(&self.script, record, call);
         }
         if record.steps == 0 || !verdict.tracking || call.excluded {

@@ -78,6 +78,24 @@ fn segments_handed_out_in_another_order_are_bound_right_by_use() {
     all_right(&bench, &plan);
 }
 
+/// A job's first iteration puts its temporaries elsewhere: the allocator has no free blocks yet.
+#[test]
+fn the_first_iteration_of_a_job_has_no_vote() {
+    let plan = plan(3, &SMALL);
+    let mut bench = Bench::new(&plan);
+    let mut random = Random(4);
+    bench.live_of.swap(1, 2);
+    bench.live_of.swap(4, 5);
+    bench.run(&iteration(&plan, &mut random));
+    bench.live_of.swap(1, 2);
+    bench.live_of.swap(4, 5);
+    for _ in 0..3 {
+        bench.run(&iteration(&plan, &mut random));
+    }
+    all_right(&bench, &plan);
+    assert_eq!(bench.ledger.rebound, 0);
+}
+
 #[test]
 fn a_binding_that_no_use_confirms_is_taken_back() {
     let plan = plan(1, &SMALL);
