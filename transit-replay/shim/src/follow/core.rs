@@ -102,6 +102,10 @@ pub(crate) struct Follower {
     failures: u32,
     /// The present iteration was in step from its first op on.
     whole: bool,
+    /// Main-stream ops of the present iteration, and how many of them were matched.
+    share: (u32, u32),
+    /// An iteration was followed nearly whole: the plan is this job's.
+    proven: bool,
     midpoint_due: bool,
     settle_rounds: u32,
     /// Votes of the present iteration.
@@ -109,6 +113,12 @@ pub(crate) struct Follower {
     /// For the exit line.
     pub(crate) counters: Counters,
 }
+
+/// Share of an iteration's ops that must be matched before any step is handed out: a job of the
+/// same kernels in other numbers is another job ...
+const PROVEN_PERCENT: u64 = 90;
+/// ... and the share below which it is one after all. Between them lie iterations with logging.
+const DISPROVEN_PERCENT: u64 = 50;
 
 /// Iterations whose votes may leave something open before the follower stops counting votes.
 const SETTLE_ROUNDS: u32 = 4;
@@ -126,6 +136,8 @@ impl Follower {
             phase: Phase::Prologue,
             failures: 0,
             whole: false,
+            share: (0, 0),
+            proven: false,
             midpoint_due: false,
             settle_rounds: 0,
             votes,
@@ -133,9 +145,13 @@ impl Follower {
         }
     }
 
-    /// Where the main stream stands.
+    /// Where the main stream stands. Until an iteration has proved the plan to be this job's, what
+    /// looks like one is still prologue.
     pub(crate) fn phase(&self) -> Phase {
-        self.phase
+        match self.phase {
+            Phase::Tracking if !self.proven => Phase::Prologue,
+            phase => phase,
+        }
     }
 
     /// A stream of the job, told before its first op.
@@ -217,6 +233,8 @@ impl Follower {
                 },
             );
         }
+        self.share.0 = self.share.0.saturating_add(1);
+        self.share.1 = self.share.1.saturating_add(u32::from(taken.at != NONE));
         if taken.at == NONE || lane.watch > 0 {
             return self.doubtful(call, taken, expected);
         }
@@ -350,22 +368,36 @@ impl Follower {
             ..Verdict::default()
         };
         if taken.started {
-            self.start_iteration(taken.at == 0);
+            let anchored = expected == NONE;
+            self.start_iteration(taken.at, if anchored { taken.at + 1 } else { 1 });
             verdict.iteration = true;
-            verdict.handover = taken.at == 0 && self.counters.completed > 0;
+            verdict.handover = taken.at == 0 && self.proven;
         }
-        if self.midpoint_due && taken.at >= self.script.shape.midpoint.0 {
+        if self.midpoint_due && self.proven && taken.at >= self.script.shape.midpoint.0 {
             self.midpoint_due = false;
             verdict.midpoint = true;
         }
         let mut verdict = self.finish(call, taken, verdict);
         if taken.at + 1 == self.script.length(self.script.main_stream()) {
-            self.counters.completed += 1;
-            self.failures = 0;
+            self.complete();
             let voted = self.counters.iterations > 1 && self.bindings.unconfirmed();
             verdict.settle = voted.then_some(self.whole);
         }
         verdict
+    }
+
+    /// The last op of an iteration: was it this plan's?
+    fn complete(&mut self) {
+        self.counters.completed += 1;
+        self.failures = 0;
+        let (ops, matched) = self.share;
+        let ops = u64::from(ops.max(self.script.length(self.script.main_stream())));
+        let matched = u64::from(matched);
+        if matched * 100 >= ops * PROVEN_PERCENT {
+            self.proven = true;
+        } else if matched * 100 < ops * DISPROVEN_PERCENT {
+            self.proven = false;
+        }
     }
 
     /// Counts, hears the op's pointers and picks its steps.
@@ -389,7 +421,7 @@ impl Follower {
         if taken.by_name && self.counters.iterations > 1 && self.bindings.unconfirmed() {
             self.votes.hear(&self.script, record, call);
         }
-        if record.steps == 0 || !verdict.tracking || call.excluded {
+        if record.steps == 0 || !verdict.tracking || !self.proven || call.excluded {
             return verdict;
         }
         if taken.unproven || taken.agreement.contradicts() {
@@ -403,13 +435,14 @@ impl Follower {
         verdict
     }
 
-    /// The main stream begins an iteration; `whole` if with its first op.
+    /// The main stream begins an iteration, recognised at position `at` by `matched` of its ops.
     #[cold]
-    fn start_iteration(&mut self, whole: bool) {
+    fn start_iteration(&mut self, at: u32, matched: u32) {
+        self.share = (matched, matched);
         self.midpoint_due = self.counters.iterations > 0;
         self.counters.iterations += 1;
         self.phase = Phase::Tracking;
-        self.whole = whole;
+        self.whole = at == 0;
         self.votes.clear();
         for stream in 0..self.lane_of.len() {
             if stream == self.script.main_stream() {

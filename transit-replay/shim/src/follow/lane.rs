@@ -10,6 +10,8 @@ use super::script::OpRecord;
 pub(crate) const RING: usize = 128;
 /// Live streams followed; ops of further streams are counted and left alone.
 pub(crate) const LANES: usize = 128;
+/// Ops in step in a row after which a lane is believed to be in the right place.
+pub(crate) const CLEAN_RUN: u32 = 16;
 /// Not bound, or no position.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -70,10 +72,14 @@ pub(crate) struct Lane {
     pub(crate) late: u32,
     /// The op just taken was accepted without its name: its position is `next - 1`.
     pub(crate) tentative: bool,
+    /// How far from its expected position the last op would have fitted better; 0 if it fitted.
+    pub(crate) shift: i64,
     /// Ops accepted by role in a row.
     pub(crate) role_run: u32,
-    /// Ops since the lane fell out of step.
+    /// Ops out of step since the lane was last in step for [`CLEAN_RUN`] ops.
     pub(crate) astray: u32,
+    /// Ops in step in a row.
+    pub(crate) clean: u32,
     /// Ops matched by name since it was bound: a stream is confirmed by its ops.
     pub(crate) matched: u64,
     /// Ops for which an iteration's start is watched for although the lane is in step: it fell
@@ -96,8 +102,10 @@ impl Lane {
             next: 0,
             late: NONE,
             tentative: false,
+            shift: 0,
             role_run: 0,
             astray: 0,
+            clean: 0,
             matched: 0,
             watch: 0,
             wrapped: false,
@@ -131,16 +139,15 @@ impl Lane {
         self.next = next;
         self.tentative = false;
         self.role_run = 0;
-        self.astray = 0;
     }
 
     /// Out of step at `next`.
     pub(crate) fn stray(&mut self, next: u32) {
         self.state = State::Resync;
+        self.clean = 0;
         self.next = next;
         self.tentative = false;
         self.role_run = 0;
-        self.astray = 0;
     }
 
     /// Remembers `op`.

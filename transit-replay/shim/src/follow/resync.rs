@@ -10,6 +10,8 @@ use super::side::{Taken, Track};
 
 /// Positions looked ahead.
 pub(crate) const LOOK_AHEAD: u32 = 64;
+/// Positions looked ahead for the start of an iteration: beyond, only the anchor shows it.
+const AHEAD_OF_START: u32 = 8;
 /// Ops a lane may be out of step before it gives up and waits for the boundary.
 pub(crate) const ASTRAY: u32 = 64;
 /// Names in a row that prove a place.
@@ -63,7 +65,12 @@ fn run(track: &Track<'_>, lane: &Lane, position: u32) -> u32 {
 
 /// The best place for the present op, if the evidence is enough.
 fn place(track: &Track<'_>, lane: &Lane, call: &OpCall<'_>, hold: u32) -> Option<u32> {
-    let end = hold.saturating_add(LOOK_AHEAD).min(track.length);
+    let ahead = if lane.next >= track.length {
+        AHEAD_OF_START
+    } else {
+        LOOK_AHEAD
+    };
+    let end = hold.saturating_add(ahead).min(track.length);
     let (mut best, mut best_rank, mut ties) = (NONE, (false, 0), 0_u32);
     for position in hold..end {
         let Some(record) = track.op(position) else {

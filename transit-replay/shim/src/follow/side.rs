@@ -4,7 +4,7 @@
 use transit_hook::observer::OpCall;
 
 use super::bind::Bindings;
-use super::lane::{Lane, NONE, State};
+use super::lane::{CLEAN_RUN, Lane, NONE, State};
 use super::matching::{Agreement, agreement, same_name};
 use super::resync::{self, NOTHING};
 use super::script::{OpRecord, Script};
@@ -126,31 +126,35 @@ fn elsewhere(
     {
         return taken;
     }
-    if let Some(at) = resync::nearby(track, at, call) {
-        lane.watch = track.length;
-        let agreement = Agreement {
-            same: 1,
-            ..Agreement::default()
-        };
-        return matched(
-            lane,
+    // One better neighbour may be a twin; two in a row at the same distance are a proof.
+    let better = resync::nearby(track, at, call);
+    let shift = better.map_or(0, |better| i64::from(better) - i64::from(at));
+    let proven = shift != 0 && shift == lane.shift;
+    let taken = match better {
+        Some(at) if proven => {
+            lane.watch = track.length;
+            let agreement = Agreement {
+                same: 1,
+                ..Agreement::default()
+            };
             Taken {
                 at,
                 started: wraps,
                 agreement,
                 ..NOTHING
-            },
-        );
-    }
-    matched(
-        lane,
-        Taken {
+            }
+        }
+        _ => Taken {
             at,
             started: wraps,
+            unproven: shift != 0,
             agreement,
             ..NOTHING
         },
-    )
+    };
+    let taken = matched(lane, taken);
+    lane.shift = if proven { 0 } else { shift };
+    taken
 }
 
 #[cold]
@@ -212,6 +216,11 @@ fn matched(lane: &mut Lane, taken: Taken) -> Taken {
     lane.tentative = false;
     lane.role_run = 0;
     lane.matched += 1;
+    lane.shift = 0;
+    lane.clean = lane.clean.saturating_add(1);
+    if lane.clean >= CLEAN_RUN {
+        lane.astray = 0;
+    }
     if taken.started {
         lane.late = NONE;
     }

@@ -211,3 +211,29 @@ fn an_anchor_that_the_layers_repeat_is_made_longer_until_it_is_the_only_one() {
     assert_eq!(bench.follower.counters.iterations, 3);
     assert_eq!(bench.follower.counters.completed, 3);
 }
+
+#[test]
+fn a_job_of_the_same_kernels_in_other_numbers_gets_no_steps() {
+    let plan_here = plan(1, &SMALL);
+    // More layers: the same ops, the middle part twice.
+    let mut job = plan_here.clone();
+    let ops = &mut job.streams[0].ops;
+    let layers: Vec<_> = ops[30..80].to_vec();
+    ops.splice(80..80, layers);
+    let mut bench = Bench::new(&plan_here);
+    let mut random = Random(5);
+    for _ in 0..8 {
+        let mut issued = iteration(&job, &mut random);
+        issued.iter_mut().for_each(|op| op.truth = None);
+        let verdicts = bench.run(&issued);
+        assert!(
+            verdicts
+                .iter()
+                .all(|verdict| verdict.steps.count == 0 && !verdict.midpoint)
+        );
+    }
+    assert!(matches!(
+        bench.follower.phase(),
+        Phase::Prologue | Phase::Lost
+    ));
+}
