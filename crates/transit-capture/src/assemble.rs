@@ -137,12 +137,11 @@ impl Assembler {
                 id, address, bytes, ..
             }) => {
                 self.places
-                    .born(id, address, bytes, self.clock.of_host(timed.host_ns));
+                    .born(id, address, bytes, self.clock.time(timed.raw_ns));
                 self.told.push_back(timed);
             }
             Told::Free { id, address } => {
-                self.places
-                    .died(id, address, self.clock.of_host(timed.host_ns));
+                self.places.died(id, address, self.clock.time(timed.raw_ns));
                 self.told.push_back(timed);
             }
             Told::Mark(_) => self.told.push_back(timed),
@@ -174,8 +173,8 @@ impl Assembler {
     fn work(&mut self, work: &Work) {
         let ran = Ran {
             kind: work.kind,
-            start: self.clock.of_cupti(work.start),
-            end: self.clock.of_cupti(work.end),
+            start: self.clock.time(work.start),
+            end: self.clock.time(work.end),
             name_hash: work.name_hash,
             bytes: work.bytes,
         };
@@ -229,7 +228,7 @@ impl Assembler {
                 break;
             }
             let at_op = self.trace_op(timed.at_op);
-            let at_ns = self.clock.of_host(timed.host_ns);
+            let at_ns = self.clock.time(timed.raw_ns);
             match timed.told {
                 Told::Alloc(alloc) => {
                     let alloc_id = u64::from(alloc.id.0);
@@ -299,7 +298,7 @@ impl Assembler {
                 pointers,
             );
         }
-        let issued_ns = self.clock.of_host(record.host_ns);
+        let issued_ns = self.clock.time(record.raw_ns);
         let kernel = record.kind == OpKind::Kernel;
         self.matcher.issued(
             record.stream,
@@ -347,7 +346,7 @@ impl Assembler {
             let Record::Paging(event) = collected.record else {
                 continue;
             };
-            let start = self.clock.of_cupti(event.start);
+            let start = self.clock.time(event.start);
             let bytes = paging::extent(&event);
             self.places
                 .split(event.address, bytes, start, &mut self.pieces);
@@ -355,7 +354,7 @@ impl Assembler {
                 self.totals.drops.unplaced += 1;
             }
             let op = op.map(|op| self.trace_op(op));
-            let end = self.clock.of_cupti(event.end);
+            let end = self.clock.time(event.end);
             out.extend(
                 self.pieces
                     .iter()
@@ -447,19 +446,19 @@ mod tests {
         assembler
     }
 
-    fn tell(assembler: &mut Assembler, at_op: u64, host_ns: u64, told: Told) {
+    fn tell(assembler: &mut Assembler, at_op: u64, raw_ns: u64, told: Told) {
         assembler.tell(Timed {
             at_op: OpSeq(at_op),
-            host_ns,
+            raw_ns,
             told,
         });
     }
 
-    fn alloc(assembler: &mut Assembler, id: u32, address: u64, at_op: u64, host_ns: u64) {
+    fn alloc(assembler: &mut Assembler, id: u32, address: u64, at_op: u64, raw_ns: u64) {
         tell(
             assembler,
             at_op,
-            host_ns,
+            raw_ns,
             Told::Alloc(TrackedAlloc {
                 id: AllocId(id),
                 address,
@@ -477,7 +476,7 @@ mod tests {
             seq: OpSeq(seq),
             kind: OpKind::Kernel,
             void,
-            host_ns: seq * 1000,
+            raw_ns: seq * 1000,
             stream: StreamId(0),
             function: FunctionId(0),
             shape: 0,

@@ -1,6 +1,7 @@
 //! A process' capture: what a shim's observer calls, and what ties rings, CUPTI, the emulated card
 //! and the writer thread together.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use transit_hook::{
     Allocation, Chunk, Driver, FunctionInfo, OpCall, StreamInfo, ledger, ops_issued,
 };
 
-use crate::clock::{Clock, monotonic_ns};
+use crate::clock::Clock;
 use crate::collect::{Collected, Collector};
 use crate::config::Config;
 use crate::cupti::Session;
@@ -28,6 +29,11 @@ const LAST_WRITE: Duration = Duration::from_secs(10);
 /// A job that polls for the device in a loop gets no more marks than this between two visits of
 /// the writer.
 const MOST_MARKS: usize = 1 << 14;
+
+thread_local! {
+    /// When this thread issued its last op, on the trace's clock.
+    static ISSUED: Cell<u64> = const { Cell::new(0) };
+}
 
 const WAITING: u8 = 0;
 const OPEN: u8 = 1;
@@ -149,12 +155,16 @@ impl Capture {
     }
 
     fn tell(&self, told: Told) {
-        if !self.writing.load(Ordering::Relaxed) {
+        let Some(started) = self
+            .started
+            .get()
+            .filter(|_| self.writing.load(Ordering::Relaxed))
+        else {
             return;
-        }
+        };
         let timed = Timed {
             at_op: ops_issued(),
-            host_ns: monotonic_ns(),
+            raw_ns: started.clock.read(),
             told,
         };
         let mut queue = lock(&self.told);
@@ -343,6 +353,11 @@ impl Capture {
         if waiting && !op.capturing && op.seq.0 >= self.config().skip_ops {
             self.open(op.seq, op.device);
         }
+        if self.phase.load(Ordering::Relaxed) == OPEN
+            && let Some(started) = self.started.get()
+        {
+            ISSUED.set(started.clock.read());
+        }
     }
 
     /// An op was issued: records it. Does not settle; see [`Self::settle`].
@@ -351,7 +366,7 @@ impl Capture {
             return;
         }
         self.rings.with_own(|ring| {
-            wire::push(ring, op, result != 0);
+            wire::push(ring, op, ISSUED.get(), result != 0);
         });
     }
 
@@ -445,7 +460,7 @@ impl Capture {
             return;
         };
         self.with_collector(|collector, clock| {
-            collector.settle_begins(op.seq, clock.of_host(op.host_ns).0);
+            collector.settle_begins(op.seq, clock.time(ISSUED.get()).0);
         });
         if !self.settler.wait(driver, op) {
             self.settler.count(false);
@@ -544,13 +559,6 @@ impl Capture {
             collector.read(session);
         }
         collector.take_queue(into);
-    }
-
-    pub(crate) fn set_clock(&self, clock: Clock) {
-        let mut collector = lock(&self.collector);
-        if let Some(collector) = &mut *collector {
-            collector.set_clock(clock);
-        }
     }
 
     pub(crate) fn records_dropped(&self) -> u64 {

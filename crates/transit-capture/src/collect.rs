@@ -16,7 +16,7 @@ use crate::paging;
 const SETTLED: usize = 256;
 /// Records queued for the writer; more are dropped and counted.
 const MOST_QUEUED: usize = 1 << 21;
-/// Host and device clocks agree to within this.
+/// Device times are known to within this.
 const CLOCK_ERROR_NS: u64 = 20_000;
 
 /// A record with the op it is known to belong to.
@@ -89,7 +89,7 @@ impl Collector {
         let mut fresh = self.queue.split_off(from.min(self.queue.len()));
         for collected in &mut fresh {
             if let Record::Paging(event) = collected.record {
-                collected.op = self.settled_at(self.clock.of_cupti(event.start).0);
+                collected.op = self.settled_at(self.clock.time(event.start).0);
                 moved.push(event);
             }
         }
@@ -241,11 +241,6 @@ impl Collector {
     pub(crate) fn take_queue(&mut self, into: &mut Vec<Collected>) {
         into.clear();
         std::mem::swap(&mut self.queue, into);
-    }
-
-    /// Compares the clocks anew.
-    pub(crate) fn set_clock(&mut self, clock: Clock) {
-        self.clock = clock;
     }
 
     /// Records dropped because the writer did not keep up.

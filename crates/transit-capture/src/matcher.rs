@@ -15,7 +15,7 @@ use transit_format::trace::model::OpKind;
 const LOOK_AHEAD: usize = 32;
 /// Unmatched ops kept per stream.
 const MOST_WAITING: usize = 1 << 18;
-/// Host and device clocks agree to within this.
+/// Host and device times agree to within this.
 const CLOCK_ERROR_NS: u64 = 200_000;
 
 /// An op without its times.

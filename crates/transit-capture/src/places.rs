@@ -7,7 +7,7 @@ use transit_format::ids::{AllocId, Nanos};
 
 /// Freed allocations remembered; the oldest free is forgotten first.
 const RETIRED: usize = 1 << 16;
-/// Host and device clocks agree to within this.
+/// Host and device times agree to within this.
 const CLOCK_ERROR_NS: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug)]

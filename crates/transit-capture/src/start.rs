@@ -33,14 +33,10 @@ pub(crate) struct Started {
 
 /// Finds CUPTI, and starts it if the window opens at once.
 pub(crate) fn open_cupti(config: &Config, opens_now: bool) -> Started {
-    let mut clock = Clock::start();
     let (session, note) = match Session::open() {
         Ok(session) => (Some(session), None),
         Err(failure) => (None, Some(failure.to_string())),
     };
-    if let Some(session) = &session {
-        clock.compare(|| session.now());
-    }
     if let Some(note) = &note {
         say(
             config.prefix,
@@ -48,7 +44,7 @@ pub(crate) fn open_cupti(config: &Config, opens_now: bool) -> Started {
         );
     }
     let mut started = Started {
-        clock,
+        clock: Clock::start(session),
         session,
         running: AtomicBool::new(false),
         paging: AtomicBool::new(false),

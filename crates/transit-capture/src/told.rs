@@ -46,7 +46,7 @@ pub(crate) struct TrackedAlloc {
 pub(crate) struct Timed {
     /// Ops issued before it.
     pub(crate) at_op: OpSeq,
-    /// CLOCK_MONOTONIC.
-    pub(crate) host_ns: u64,
+    /// On the trace's clock.
+    pub(crate) raw_ns: u64,
     pub(crate) told: Told,
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | length in words (16 bits), kind (8), flags (8), number of pointers (32) |
 //! | 1 | sequence number |
-//! | 2 | host time, ns |
+//! | 2 | time of issue, ns |
 //! | 3 | stream (low 32 bits), function (high) |
 //! | 4 | shape (low), device records (high) |
 //! | then, per pointer | allocation and bit 32 if an extent follows; offset; extent if any |
@@ -29,8 +29,8 @@ pub(crate) struct OpRecord {
     pub(crate) kind: OpKind,
     /// The driver refused it: it takes its number and nothing else.
     pub(crate) void: bool,
-    /// CLOCK_MONOTONIC, ns.
-    pub(crate) host_ns: u64,
+    /// When it was issued, on the trace's clock.
+    pub(crate) raw_ns: u64,
     pub(crate) stream: StreamId,
     pub(crate) function: FunctionId,
     pub(crate) shape: u32,
@@ -73,8 +73,8 @@ fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// Writes `op` into `ring`; `void` if the driver refused it. False if the ring was full.
-pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, void: bool) -> bool {
+/// Writes `op`, issued at `raw_ns`, into `ring`; `void` if the driver refused it. False if the ring was full.
+pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, raw_ns: u64, void: bool) -> bool {
     let mut pointers = if void { &[][..] } else { op.pointers };
     if words_of(pointers) > MOST_WORDS {
         pointers = pointers.get(..MOST_WORDS / 4).unwrap_or(&[]);
@@ -87,7 +87,7 @@ pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, void: bool) -> bool {
     let count = pointers.len() as u64;
     room.put(words as u64 | (kind_code(op.kind) << 16) | (flags << 24) | (count << 32));
     room.put(op.seq.0);
-    room.put(op.host_ns);
+    room.put(raw_ns);
     room.put(pair(op.stream.0, op.function.0));
     room.put(pair(op.shape, op.device_records));
     for pointer in pointers {
@@ -110,7 +110,7 @@ pub(crate) fn length(first: u64) -> usize {
 /// Reads one message back; `None` for anything [`push`] does not write.
 pub(crate) fn decode(words: &[u64]) -> Option<OpRecord> {
     let (fixed, mut rest) = words.split_first_chunk::<FIXED_WORDS>()?;
-    let [first, seq, host_ns, place, numbers] = *fixed;
+    let [first, seq, raw_ns, place, numbers] = *fixed;
     let mut pointers = Vec::with_capacity(usize::try_from(first >> 32).ok()?.min(MOST_WORDS));
     for _ in 0..first >> 32 {
         let ([alloc, offset], tail) = rest.split_first_chunk::<2>()?;
@@ -131,7 +131,7 @@ pub(crate) fn decode(words: &[u64]) -> Option<OpRecord> {
         seq: OpSeq(seq),
         kind: kind_of((first >> 16) & 0xff),
         void: (first >> 24) & FLAG_VOID != 0,
-        host_ns,
+        raw_ns,
         stream: StreamId(low(place)),
         function: FunctionId(high(place)),
         shape: low(numbers),
@@ -146,7 +146,7 @@ mod tests {
 
     fn round_trip(op: &OpCall<'_>, void: bool) -> OpRecord {
         let ring = Ring::new(64);
-        assert!(push(&ring, op, void));
+        assert!(push(&ring, op, 99, void));
         let mut words = Vec::new();
         assert!(ring.take(&mut words, length));
         assert!(!ring.take(&mut Vec::new(), length), "exactly one message");
@@ -180,13 +180,13 @@ mod tests {
             pointers: &pointers,
             capturing: false,
             excluded: false,
-            host_ns: 99,
+            host_ns: 0,
         };
         let back = round_trip(&op, false);
         assert_eq!((back.seq, back.kind, back.void), (op.seq, op.kind, false));
         assert_eq!((back.stream, back.function), (op.stream, op.function));
         assert_eq!(
-            (back.shape, back.device_records, back.host_ns),
+            (back.shape, back.device_records, back.raw_ns),
             (op.shape, 12, 99)
         );
         let expected = pointers.map(|p| Pointer {

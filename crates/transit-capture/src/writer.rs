@@ -177,8 +177,6 @@ impl WriterThread {
         session.flush(forced);
         self.flush_cost = self.last_flush.elapsed();
         self.cupti_dropped += session.dropped();
-        self.assembler.clock.compare(|| session.now());
-        self.capture.set_clock(self.assembler.clock);
         true
     }
 
