@@ -35,6 +35,8 @@ pub(crate) enum Verdict {
     OutOfMemory,
     /// Pass it through.
     LeaveAlone,
+    /// Another process converts on this GPU: pass it through, but make no managed memory.
+    Taken,
 }
 
 /// What was found at the first allocation on a device.
@@ -46,25 +48,31 @@ pub(crate) struct Contact {
     pub(crate) total_bytes: u64,
     /// Managed memory can be used by host and device at once.
     pub(crate) concurrent: bool,
-    /// No other process converts on this GPU (or nobody asked).
-    pub(crate) alone: bool,
 }
 
 struct Book {
     contact: OnceLock<Contact>,
+    /// No other process converts on this GPU. Found out at the first request for managed memory:
+    /// a rank that only looks at another rank's device must not keep it out.
+    alone: OnceLock<bool>,
     managed: Sum,
     unconverted: Sum,
     lock: AtomicI32,
 }
 
-static BOOKS: [Book; MOST_DEVICES] = [const {
-    Book {
-        contact: OnceLock::new(),
-        managed: Sum::new(),
-        unconverted: Sum::new(),
-        lock: AtomicI32::new(-1),
+impl Book {
+    const fn new() -> Self {
+        Self {
+            contact: OnceLock::new(),
+            alone: OnceLock::new(),
+            managed: Sum::new(),
+            unconverted: Sum::new(),
+            lock: AtomicI32::new(-1),
+        }
     }
-}; MOST_DEVICES];
+}
+
+static BOOKS: [Book; MOST_DEVICES] = [const { Book::new() }; MOST_DEVICES];
 
 fn book(device: u32) -> Option<&'static Book> {
     BOOKS.get(device as usize)
@@ -99,7 +107,7 @@ pub(crate) fn strict_bytes(
         .saturating_sub(others)
 }
 
-fn contact(driver: &Driver, settings: &Settings, device: u32) -> Option<&'static Contact> {
+fn contact(driver: &Driver, device: u32) -> Option<&'static Contact> {
     let book = book(device)?;
     if let Some(contact) = book.contact.get() {
         return Some(contact);
@@ -107,12 +115,10 @@ fn contact(driver: &Driver, settings: &Settings, device: u32) -> Option<&'static
     let (free_bytes, total_bytes) = driver.mem_get_info().ok()?;
     let attribute = driver.device_attribute(CONCURRENT_MANAGED_ACCESS, device);
     let concurrent = driver.mem_alloc_managed.is_some() && attribute.is_ok_and(|value| value != 0);
-    let alone = !settings.no_oversubscribe || take_lock(driver, settings, book, device);
     let found = Contact {
         free_bytes,
         total_bytes,
         concurrent,
-        alone,
     };
     if book.contact.set(found).is_ok() && !concurrent {
         log::complain(format_args!(
@@ -141,14 +147,17 @@ fn all_managed_bytes() -> u64 {
 /// Decides over a request for managed memory and counts it if it may go ahead. Undone with
 /// [`give_back`].
 pub(crate) fn ask(driver: &Driver, settings: &Settings, device: u32, bytes: u64) -> Verdict {
-    let Some(contact) = contact(driver, settings, device) else {
+    let Some(contact) = contact(driver, device) else {
         return Verdict::LeaveAlone;
     };
     let Some(book) = book(device) else {
         return Verdict::LeaveAlone;
     };
-    if !contact.concurrent || !contact.alone {
+    if !contact.concurrent {
         return Verdict::LeaveAlone;
+    }
+    if settings.no_oversubscribe && !alone(driver, settings, book, device) {
+        return Verdict::Taken;
     }
     // Counted first, so that two threads asking at once cannot both take the last room.
     book.managed.add(bytes);
@@ -208,7 +217,7 @@ pub(crate) fn ask_unconverted(
     let Some(book) = book(device) else {
         return true;
     };
-    let contact = contact(driver, settings, device);
+    let contact = contact(driver, device);
     book.unconverted.add(bytes);
     let Some(contact) = contact.filter(|_| settings.no_oversubscribe) else {
         return true;
@@ -239,11 +248,11 @@ pub(crate) fn memory_info(
     device: u32,
     truth: (u64, u64),
 ) -> Option<(u64, u64)> {
-    let contact = contact(driver, settings, device)?;
-    if !contact.concurrent || !contact.alone {
+    let contact = contact(driver, device)?;
+    let book = book(device)?;
+    if !contact.concurrent || book.alone.get() == Some(&false) {
         return None;
     }
-    let book = book(device)?;
     let (managed, unconverted) = (book.managed.now(), book.unconverted.now());
     let (mut free, mut total) = if settings.no_oversubscribe {
         let most = strict_bytes(contact, managed, unconverted, truth.0);
@@ -269,12 +278,23 @@ pub(crate) fn memory_info(
     Some((free.min(total), total))
 }
 
-/// Takes the advisory lock of a GPU; false if another process converts on it. Processes that do
-/// not share the folder (other containers) do not see each other.
-fn take_lock(driver: &Driver, settings: &Settings, book: &Book, device: u32) -> bool {
+/// Whether this process is the one that converts on the device. Asked of the system once; without
+/// a lock to take, it is.
+fn alone(driver: &Driver, settings: &Settings, book: &Book, device: u32) -> bool {
+    if let Some(known) = book.alone.get() {
+        return *known;
+    }
     let Ok(uuid) = driver.device_uuid(device) else {
         return true;
     };
+    *book
+        .alone
+        .get_or_init(|| take_lock(settings, book, device, uuid))
+}
+
+/// Takes the advisory lock of a GPU; false if another process converts on it. Processes that do
+/// not share the folder (other containers) do not see each other.
+fn take_lock(settings: &Settings, book: &Book, device: u32, uuid: [u8; 16]) -> bool {
     let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let Ok(path) = CString::new(format!("{}/.transit-gpu-{name}.lock", settings.lock_dir)) else {
         return true;
@@ -285,19 +305,10 @@ fn take_lock(driver: &Driver, settings: &Settings, book: &Book, device: u32) -> 
     // SAFETY: `file` is an open descriptor of ours.
     if unsafe { libc::flock(file, libc::LOCK_EX | libc::LOCK_NB) } == 0 {
         // Kept open, and so locked, for the life of the process.
-        if book
-            .lock
-            .compare_exchange(-1, file, Ordering::AcqRel, Ordering::Relaxed)
-            .is_err()
-        {
-            close(file);
-        }
+        book.lock.store(file, Ordering::Release);
         return true;
     }
     close(file);
-    if book.lock.load(Ordering::Acquire) >= 0 {
-        return true; // Another thread of this process has it.
-    }
     log::complain(format_args!(
         "another process already converts memory on device {device}; with no-oversubscribe this \
          one leaves its allocations as they are"
@@ -344,7 +355,6 @@ mod tests {
             free_bytes: free,
             total_bytes: total,
             concurrent: true,
-            alone: true,
         }
     }
 
@@ -367,5 +377,24 @@ mod tests {
         // Twenty more are gone than ours explain.
         assert_eq!(strict_bytes(&card, 30 * GIB, 0, 50 * GIB), 76 * GIB);
         assert_eq!(strict_bytes(&card, 0, 0, 0), 0);
+    }
+
+    #[test]
+    fn one_holder_converts_on_a_gpu_and_another_gpu_is_free() {
+        let folder = std::env::temp_dir().join(format!("transit-lock-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let settings = Settings::from_lookup("transit-test", &|name| {
+            (name == "TRANSIT_LOCK_DIR").then(|| folder.to_str().unwrap().to_owned())
+        });
+        let (first, second) = (Book::new(), Book::new());
+        assert!(take_lock(&settings, &first, 0, [1; 16]));
+        assert!(!take_lock(&settings, &second, 0, [1; 16]));
+        assert!(take_lock(&settings, &second, 1, [2; 16]));
+        close(first.lock.load(Ordering::Relaxed));
+        assert!(
+            take_lock(&settings, &first, 0, [1; 16]),
+            "free when its holder is gone"
+        );
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -83,7 +83,7 @@ fn convert(driver: &Driver, request: &Request) -> Made {
         return Made::Plain;
     };
     match ceiling::ask(driver, settings, request.device, request.bytes) {
-        Verdict::LeaveAlone => return Made::Plain,
+        Verdict::LeaveAlone | Verdict::Taken => return Made::Plain,
         Verdict::OutOfMemory => return Made::Refused(OUT_OF_MEMORY),
         Verdict::Convert => {}
     }
@@ -251,9 +251,9 @@ unsafe extern "C" fn alloc_managed(answer: *mut u64, bytes: usize, flags: u32, f
             strict.map(|settings| ceiling::ask(driver, settings, request.device, request.bytes));
         match verdict {
             // Another process converts on this GPU: managed memory could oversubscribe it.
-            Some(Verdict::OutOfMemory | Verdict::LeaveAlone) => return OUT_OF_MEMORY,
+            Some(Verdict::OutOfMemory | Verdict::Taken) => return OUT_OF_MEMORY,
             Some(Verdict::Convert) => {}
-            None => ceiling::take(request.device, request.bytes),
+            Some(Verdict::LeaveAlone) | None => ceiling::take(request.device, request.bytes),
         }
         let result = real_call();
         if result == SUCCESS && !answer.is_null() {
