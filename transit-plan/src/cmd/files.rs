@@ -31,6 +31,16 @@ pub fn first_trace(given: &Path) -> anyhow::Result<(PathBuf, Trace)> {
     Ok((path, trace))
 }
 
+/// `heat.png` of rank 3 is `heat.rank3.png`.
+#[must_use]
+pub fn with_rank(output: &Path, rank: Option<u32>) -> PathBuf {
+    let (Some(rank), Some(stem)) = (rank, output.file_stem()) else {
+        return output.to_owned();
+    };
+    let end = output.extension().unwrap_or_default().to_string_lossy();
+    output.with_file_name(format!("{}.rank{rank}.{end}", stem.to_string_lossy()))
+}
+
 /// Opens a trace, with what to do if it is damaged.
 ///
 /// # Errors
@@ -153,6 +163,13 @@ mod tests {
         assert_eq!(parse_range("..2"), Ok((0, 2)));
         assert!(parse_range("3..3").is_err());
         assert!(parse_range("3").unwrap_err().contains("1..3"));
+    }
+
+    #[test]
+    fn pictures_of_ranks_keep_their_kind() {
+        let name = |rank| with_rank(Path::new("a/heat.png"), rank);
+        assert_eq!(name(Some(3)), Path::new("a/heat.rank3.png"));
+        assert_eq!(name(None), Path::new("a/heat.png"));
     }
 
     #[test]

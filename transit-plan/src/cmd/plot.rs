@@ -39,10 +39,10 @@ pub struct Output {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Width in pixels.
-    #[arg(long, default_value_t = 1600, value_parser = clap::value_parser!(u32).range(800..=8000))]
+    #[arg(long, default_value_t = 1600, value_parser = clap::value_parser!(u32).range(1000..=8000))]
     pub width: u32,
     /// Height in pixels.
-    #[arg(long, default_value_t = 900, value_parser = clap::value_parser!(u32).range(500..=8000))]
+    #[arg(long, default_value_t = 900, value_parser = clap::value_parser!(u32).range(600..=8000))]
     pub height: u32,
 }
 

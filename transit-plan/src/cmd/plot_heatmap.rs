@@ -7,7 +7,7 @@ pub mod lane;
 pub mod phases;
 pub mod view;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use transit_format::trace::Trace;
@@ -20,6 +20,7 @@ use self::view::{Along, View};
 use super::files;
 use super::plot::Output;
 use super::windows::{self, Windows};
+use crate::ranks;
 use crate::render::axes::{self, Scale, Side};
 use crate::render::backend::{self, Picture};
 use crate::render::font;
@@ -30,7 +31,7 @@ use crate::render::units;
 /// Arguments of `plot heatmap`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The trace, or the name given to `transit-record -o` (its first rank is drawn).
+    /// The trace, or the name given to `transit-record -o`: one picture per rank is drawn.
     trace: PathBuf,
     /// What runs along the horizontal axis; left out, time where the device was busy enough for
     /// it to show something, else ops.
@@ -48,11 +49,28 @@ pub struct Args {
 /// # Errors
 /// If the trace cannot be read or the picture cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let kind = backend::kind_of(&args.output.output)?;
-    let (path, trace) = files::first_trace(&args.trace)?;
+    let output = &args.output.output;
+    let kind = backend::kind_of(output)?;
+    let found = ranks::find(&args.trace)?;
+    let several = found.len() > 1;
+    let mut drawn = true;
+    for file in &found {
+        let rank = file.rank.filter(|_| several);
+        drawn &= draw(args, &file.path, &files::with_rank(output, rank), kind)?;
+    }
+    Ok(if drawn {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+/// Draws one trace; `false` if there is nothing to draw.
+fn draw(args: &Args, path: &Path, output: &Path, kind: Picture) -> anyhow::Result<bool> {
+    let trace = files::open(path)?;
     if let Some(why) = nothing_to_draw(&trace) {
         eprintln!("transit-plan: {} shows no migration: {why}", path.display());
-        return Ok(ExitCode::from(1));
+        return Ok(false);
     }
     let windows = windows::of(&trace);
     if let Some((from, _)) = args.iterations {
@@ -62,10 +80,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let ops = crate::assign::migrations_to_ops(&trace);
     let view = View::new(&trace, along, &windows, args.iterations, ops);
     let size = (args.output.width as i32, args.output.height as i32);
-    let scene = scene(&view, &windows, size, kind == Picture::Svg);
-    backend::save(&scene, &args.output.output)?;
-    eprintln!("transit-plan: drew {}", args.output.output.display());
-    Ok(ExitCode::SUCCESS)
+    backend::save(&scene(&view, &windows, size, kind == Picture::Svg), output)?;
+    eprintln!("transit-plan: drew {}", output.display());
+    Ok(true)
 }
 
 /// Why a heatmap of this trace would be empty, and what to record instead.
@@ -353,4 +370,63 @@ fn square(scene: &mut Scene, area: Area, y: i32, colour: palette::Colour) {
 fn label_at(scene: &mut Scene, area: Area, y: i32, indent: i32, label: &str) {
     let text = font::fit(label, 16, area.width() - indent);
     scene.text((area.left + indent, y), text, 16, INK, Align::Left);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{Directed, Synthetic};
+
+    fn drawn(directed: Directed, along: Along, size: (i32, i32)) -> Scene {
+        let trace = Synthetic {
+            directed,
+            steps: 12,
+            ..Synthetic::default()
+        }
+        .trace();
+        let windows = windows::of(&trace);
+        let ops = crate::assign::migrations_to_ops(&trace);
+        scene(
+            &View::new(&trace, along, &windows, None, ops),
+            &windows,
+            size,
+            false,
+        )
+    }
+
+    #[test]
+    fn no_label_covers_another_or_leaves_the_picture() {
+        for size in [(1600, 900), (1000, 600), (3000, 1200)] {
+            for directed in [Directed::Base, Directed::Advise] {
+                for along in [Along::Time, Along::Op] {
+                    let scene = drawn(directed, along, size);
+                    assert_eq!(
+                        scene.unreadable(),
+                        Vec::<String>::new(),
+                        "{size:?} {along:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_picture_says_what_was_recorded_in_which_units() {
+        let scene = drawn(Directed::Base, Along::Time, (1600, 900));
+        let all: Vec<&str> = scene.texts().map(|text| text.text.as_str()).collect();
+        for words in [
+            "trainer --layers 6",
+            "Synthetic H200, emulated card of 256 MiB, 2026-11-29",
+            "managed memory by address (MiB)",
+            "GB/s",
+            "host to device (HtoD)",
+            "optimizer",
+            "start of an iteration",
+        ] {
+            assert!(
+                all.iter().any(|text| text.contains(words)),
+                "no \"{words}\" in {all:?}"
+            );
+        }
+    }
 }

@@ -450,7 +450,7 @@ mod tests {
         let series = [Series::of(&base, "base"), Series::of(&prefetch, "prefetch")];
         let counted = series[0].htod.count() + series[0].dtoh.count();
         assert_eq!(counted, base.migrations.len() as u64);
-        for size in [(1600, 900), (800, 500)] {
+        for size in [(1600, 900), (1000, 600)] {
             let scene = scene(&series, "trainer", By::Count, size);
             assert_eq!(scene.unreadable(), Vec::<String>::new());
         }
