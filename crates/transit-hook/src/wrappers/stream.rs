@@ -29,10 +29,24 @@ unsafe extern "C" fn destroy(stream: Handle) -> u32 {
     };
     // SAFETY: the caller's argument.
     let plain = || unsafe { real(stream) };
-    hooked(plain, |_, _, real_call| {
+    hooked(plain, |driver, _, real_call| {
+        let captured = streams::any_capture() && driver.stream_is_capturing(stream) == Ok(true);
         streams::destroyed(stream);
-        real_call()
+        let result = real_call();
+        if captured && result == SUCCESS {
+            // Its capture went with it.
+            capture_over();
+        }
+        result
     })
+}
+
+/// A capture is over, however it ended.
+fn capture_over() {
+    streams::capture_ended();
+    if let Some(observer) = state::observer() {
+        observer.capturing(false);
+    }
 }
 
 /// `cuCtxSynchronize` has no argument: the register it would lie in is passed on unread.
@@ -112,10 +126,7 @@ unsafe extern "C" fn end<const PER_THREAD: bool>(stream: Handle, graph: *mut Han
         let result = real_call();
         let after = driver.stream_is_capturing(place).unwrap_or(false);
         if result == SUCCESS || (before && !after) {
-            streams::capture_ended();
-            if let Some(observer) = state::observer() {
-                observer.capturing(false);
-            }
+            capture_over();
         }
         result
     })

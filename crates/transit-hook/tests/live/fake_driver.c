@@ -93,7 +93,7 @@ int cuMemsetD2D32Async(u64 d, size_t p, unsigned v, size_t w, size_t h, handle s
 }
 int cuMemcpyDtoDAsync_v2(u64 d, u64 s, size_t n, handle st) { return op(); }
 int cuStreamSynchronize(handle s) { return 0; }
-int cuStreamDestroy_v2(handle s) { return 0; }
+int cuStreamDestroy_v2(handle s) { fake_capturing = 0; return 0; }
 int cuStreamIsCapturing(handle s, int *c) { *c = fake_capturing; return 0; }
 int cuStreamBeginCapture_v2(handle s, int mode) { fake_capturing = 1; return 0; }
 int cuStreamEndCapture(handle s, handle *g) { fake_capturing = 0; *g = (handle)0x9000; return 0; }

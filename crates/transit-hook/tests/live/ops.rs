@@ -287,6 +287,20 @@ fn captured_ops_are_marked_and_take_no_number() {
 }
 
 #[test]
+fn a_capture_ends_with_its_stream() {
+    let turn = turn();
+    let begin: unsafe extern "C" fn(usize, i32) -> u32 = call(wrappers::cuStreamBeginCapture_v2);
+    let destroy: Sync = call(wrappers::cuStreamDestroy_v2);
+    // SAFETY: the fake takes any stream.
+    assert_eq!(unsafe { begin(0xcc0, 0) }, 0);
+    assert!(transit_hook::any_capture());
+    // SAFETY: as above.
+    assert_eq!(unsafe { destroy(0xcc0) }, 0);
+    assert!(!transit_hook::any_capture());
+    assert_eq!(turn.told(), [Told::Capturing(true), Told::Capturing(false)]);
+}
+
+#[test]
 fn a_graph_launch_is_one_op_with_the_pointers_of_its_nodes() {
     let turn = turn();
     let address = turn.alloc(8 << 20).unwrap();
