@@ -32,7 +32,7 @@ struct Request {
 enum Made {
     /// Managed memory at this address.
     Converted(u64),
-    /// The driver's or our own refusal.
+    /// Refused by the ceiling.
     Refused(u32),
     /// Not for us: the real call decides.
     Plain,
@@ -98,11 +98,7 @@ fn convert(driver: &Driver, request: &Request) -> Made {
             keep_from_children(address, bytes);
             Made::Converted(address)
         }
-        OUT_OF_MEMORY => {
-            ceiling::give_back(request.device, request.bytes);
-            Made::Refused(OUT_OF_MEMORY)
-        }
-        // Managed memory does not work here: the job gets what it asked for.
+        // No managed memory to be had: the job gets what it asked for, or the driver's refusal.
         _ => {
             ceiling::give_back(request.device, request.bytes);
             Made::Plain

@@ -15,6 +15,7 @@ int fake_result;         // answer of the next op
 int fake_capturing;      // 0 none, 1 active
 u64 fake_free = 16ull << 30, fake_total = 16ull << 30;
 u64 fake_frees, fake_managed, fake_plain;
+int fake_no_managed;     // managed memory is out
 int fake_info_calls;     // calls of the name and parameter queries
 
 int cuInit(unsigned flags) { return flags == 0 ? 0 : 1; }
@@ -37,6 +38,7 @@ int cuMemAlloc_v2(u64 *p, size_t n) {
 }
 int cuMemAllocManaged(u64 *p, size_t n, unsigned flags) {
   if (flags != 1) return 1;
+  if (fake_no_managed) return 2;
   fake_managed++; *p = take(n); return 0;
 }
 int cuMemAllocPitch_v2(u64 *p, size_t *pitch, size_t w, size_t h, unsigned e) {

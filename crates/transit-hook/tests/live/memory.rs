@@ -74,6 +74,29 @@ fn beyond_the_ceiling_the_job_gets_out_of_memory_and_the_same_story_from_memory_
 }
 
 #[test]
+fn without_managed_memory_the_job_gets_device_memory() {
+    let turn = turn();
+    let before = ledger::counters();
+    turn.set_int(c"fake_no_managed", 1);
+    let address = turn.alloc(8 * MIB).unwrap();
+    let now = ledger::counters();
+    assert_eq!(now.converted_bytes, before.converted_bytes);
+    assert_eq!(
+        now.unconverted_bytes - before.unconverted_bytes,
+        8 * MIB as u64
+    );
+    turn.set(c"fake_free", 0);
+    assert_eq!(turn.alloc(8 * MIB), Err(2), "the driver has none either");
+    turn.set(c"fake_free", 16 << 30);
+    turn.set_int(c"fake_no_managed", 0);
+    assert_eq!(turn.free(address), 0);
+    assert_eq!(
+        ledger::counters().unconverted_bytes,
+        before.unconverted_bytes
+    );
+}
+
+#[test]
 fn a_free_that_fails_leaves_the_allocation_known() {
     let turn = turn();
     let address = turn.alloc(4 * MIB).unwrap();
