@@ -72,6 +72,14 @@ pub struct Capacity {
     pub managed_bytes: u64,
 }
 
+impl Capacity {
+    /// Chunks that fit if nothing is kept in reserve.
+    #[must_use]
+    pub fn card_chunks(&self) -> u64 {
+        self.hbm_bytes.saturating_sub(self.unconverted_bytes) / CHUNK_BYTES
+    }
+}
+
 /// One policy's plan.
 #[derive(Clone, Debug)]
 pub struct Built {
@@ -215,6 +223,7 @@ impl Context<'_> {
             touches: &touches,
             freed: &freed,
             capacity_chunks: u32::try_from(chunks).unwrap_or(u32::MAX),
+            card_chunks: u32::try_from(self.capacity.card_chunks()).unwrap_or(u32::MAX),
             gap_bytes: self.options.gap_bytes,
             emulate: self.options.emulate,
             paper_literal: self.options.paper_literal,

@@ -4,6 +4,7 @@
 
 mod advise;
 mod base;
+mod fixpoint;
 mod prefetch;
 mod walk;
 
@@ -75,6 +76,8 @@ pub struct Inputs<'a> {
     pub freed: &'a [(usize, u32)],
     /// Chunks that fit.
     pub capacity_chunks: u32,
+    /// Chunks that fit if nothing is kept in reserve: what a real card may turn out to hold.
+    pub card_chunks: u32,
     /// Ranges this far apart are prefetched as one.
     pub gap_bytes: u64,
     /// Whether the plan must keep within the card itself.

@@ -13,12 +13,17 @@ use crate::space::{Touch, mask_bytes};
 use crate::touch;
 
 use super::walk::Walk;
-use super::{Deed, Inputs, Outcome};
+use super::{Deed, Inputs, Outcome, fixpoint};
 
 pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
     let mut capped = std::collections::HashSet::new();
+    let fetches = if inputs.paper_literal {
+        Vec::new()
+    } else {
+        fixpoint::fetches(inputs)
+    };
     let mut outcome = Walk::new(inputs).run(|walk, place| {
-        if step(walk, place) {
+        if step(walk, place, fixpoint::of(&fetches, place)) {
             capped.insert(place);
         }
     });
@@ -32,28 +37,31 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
 }
 
 /// One op under Prefetch. Whether its prefetch had to be capped.
-fn step(walk: &mut Walk<'_>, place: usize) -> bool {
+fn step(walk: &mut Walk<'_>, place: usize, listed: &[Touch]) -> bool {
     let inputs = walk.inputs;
     let touched = inputs.touches.touched(place);
     let mut spans = inputs.touches.demanded(place).to_vec();
     if !inputs.paper_literal {
+        for touch in listed {
+            spans.extend(inputs.space.spans(*touch));
+        }
         add_absent(walk, touched, &mut spans);
     }
     coalesce(&mut spans, inputs.gap_bytes);
     let capped = cap(walk, &mut spans);
-    let mut wanted: Vec<Touch> = spans
-        .iter()
-        .flat_map(|s| inputs.space.touches(*s))
-        .collect();
-    touch::merge(&mut wanted);
-    let mut needed = [wanted.as_slice(), touched].concat();
-    touch::merge(&mut needed);
-    walk.mark(&needed);
     if inputs.emulate {
+        let mut needed: Vec<Touch> = spans
+            .iter()
+            .flat_map(|s| inputs.space.touches(*s))
+            .collect();
+        needed.extend_from_slice(touched);
+        touch::merge(&mut needed);
+        walk.mark(&needed);
         let frames = walk.new_frames(&needed);
         walk.make_room(place, frames);
     } else if !inputs.paper_literal {
-        refresh(walk, place, &wanted);
+        let resident = take_resident(walk, &mut spans);
+        fetch(walk, place, resident);
     }
     fetch(walk, place, spans);
     walk.fault_in(touched);
@@ -69,6 +77,38 @@ fn add_absent(walk: &Walk<'_>, touched: &[Touch], spans: &mut Vec<Span>) {
             mask,
         }));
     }
+}
+
+/// Splits off what lies in chunks the card holds, where that is not everything: it is fetched first
+/// (some microseconds for each 2 MiB), which moves it to the end of the line, so that the fetch of
+/// the rest does not evict it.
+fn take_resident(walk: &Walk<'_>, spans: &mut Vec<Span>) -> Vec<Span> {
+    let space = walk.inputs.space;
+    let (mut resident, mut absent) = (Vec::new(), Vec::new());
+    for span in spans.iter() {
+        for touch in space.touches(*span) {
+            let chunk = space.chunk_span(touch.chunk);
+            let start = span.start.max(chunk.start);
+            let part = Span {
+                start,
+                end: span.end.min(chunk.end),
+                ..*span
+            };
+            let held = walk.card.holds(touch.chunk);
+            if held {
+                resident.push(part)
+            } else {
+                absent.push(part)
+            }
+        }
+    }
+    if absent.is_empty() || resident.is_empty() {
+        return Vec::new();
+    }
+    coalesce(&mut resident, 0);
+    coalesce(&mut absent, 0);
+    *spans = absent;
+    resident
 }
 
 /// Keeps one op's request below the card: beyond it, the request's tail would evict its head.
@@ -90,38 +130,6 @@ fn cap(walk: &Walk<'_>, spans: &mut Vec<Span>) -> bool {
         return true;
     }
     false
-}
-
-/// What the op needs and the fetch would evict, because it is first in line, is moved to the end
-/// of the line first by fetching it again (some microseconds for each 2 MiB).
-fn refresh(walk: &mut Walk<'_>, place: usize, wanted: &[Touch]) {
-    let incoming = walk.new_frames(wanted);
-    let mut victims = incoming.saturating_sub(walk.card.free());
-    let mut at_risk = Vec::new();
-    for chunk in walk.card.line() {
-        if victims == 0 {
-            break;
-        }
-        if walk.is_marked(chunk) {
-            at_risk.push(chunk);
-        } else {
-            victims -= 1;
-        }
-    }
-    // Nothing else to evict: the op needs the whole card.
-    if victims > 0 || at_risk.is_empty() {
-        return;
-    }
-    let mut spans: Vec<Span> = Vec::new();
-    for chunk in at_risk {
-        let touch = Touch {
-            chunk,
-            mask: walk.card.mask(chunk),
-        };
-        spans.extend(walk.inputs.space.spans(touch));
-    }
-    coalesce(&mut spans, walk.inputs.gap_bytes);
-    fetch(walk, place, spans);
 }
 
 /// Fetches spans in order, the driver evicting where there is no room.
