@@ -10,5 +10,6 @@ mod guarded;
 mod issue;
 mod load;
 mod placed;
+mod rebase;
 mod session;
 mod tally;

@@ -18,6 +18,7 @@ use crate::guarded::Guarded;
 use crate::issue::{Issuer, Target};
 use crate::load::Loaded;
 use crate::placed::Placed;
+use crate::rebase::{self, PIECES, Piece};
 use crate::tally::{Summary, Tally, add};
 
 /// Allocations advised between two looks at the ledger.
@@ -182,9 +183,55 @@ impl Session {
         if verdict.midpoint && self.script.shape.advise_all_at_midpoint {
             self.advise_all();
         }
-        if verdict.steps.count > 0 {
+        if verdict.steps.count > 0 && verdict.moved {
+            self.moved_steps(call, verdict);
+        } else if verdict.steps.count > 0 {
             self.issuer().steps(verdict.steps, Target::of(call));
         }
+    }
+
+    /// Issues the steps of an op whose data lies elsewhere than when recorded: what comes to the
+    /// device for it is found by its own pointers, everything else by the bindings.
+    fn moved_steps(&self, call: &OpCall<'_>, verdict: &Verdict) {
+        let issuer = self.issuer();
+        let target = Target::of(call);
+        let planned = self.script.pointers_at(verdict.planned);
+        for step in self.script.steps_of(verdict.steps) {
+            let mut issued = false;
+            for range in self.script.ranges_of(step) {
+                let mut pieces = [Piece::default(); PIECES];
+                let found = match step.action {
+                    Action::PrefetchToDevice => {
+                        rebase::pieces(planned, call.pointers, range, &mut pieces)
+                    }
+                    _ => None,
+                };
+                let Some(count) = found else {
+                    issued |= issuer.range(step.action, range, target);
+                    continue;
+                };
+                for (address, bytes) in self.located(&pieces, count).into_iter().flatten() {
+                    issuer.act(step.action, address, bytes, target);
+                    issued = true;
+                }
+            }
+            add(&self.tally.steps, u64::from(issued));
+        }
+    }
+
+    /// Addresses of pieces of live allocations, cut to what is there.
+    fn located(&self, pieces: &[Piece; PIECES], count: usize) -> [Option<(u64, u64)>; PIECES] {
+        let mut located = [None; PIECES];
+        let Ok(ledger) = self.ledger.try_lock() else {
+            return located;
+        };
+        for (slot, piece) in located.iter_mut().zip(pieces).take(count) {
+            *slot = ledger.find(piece.live).and_then(|live| {
+                let bytes = piece.bytes.min(live.bytes.saturating_sub(piece.offset));
+                (bytes > 0).then_some((live.address + piece.offset, bytes))
+            });
+        }
+        located
     }
 
     /// Confirms or corrects bindings by the iteration's votes. If an allocating thread has the

@@ -47,6 +47,10 @@ impl Phase {
 pub(crate) struct Verdict {
     /// The steps that belong before this op.
     pub(crate) steps: StepSpan,
+    /// The op's pointers are not all the plan's: the steps' ranges lie elsewhere.
+    pub(crate) moved: bool,
+    /// The plan op's pointers, as index and number.
+    pub(crate) planned: (u32, u32),
     /// An iteration begins with this op (or was recognised by it).
     pub(crate) iteration: bool,
     /// This op is at or just after the midpoint of a steady iteration.
@@ -424,10 +428,12 @@ impl Follower {
         if record.steps == 0 || !verdict.tracking || !self.proven || call.excluded {
             return verdict;
         }
-        if taken.unproven || taken.agreement.contradicts() {
+        if taken.unproven {
             self.counters.withheld += u64::from(record.steps);
             return verdict;
         }
+        verdict.moved = !taken.agreement.plain();
+        verdict.planned = (record.first_pointer, record.pointers);
         verdict.steps = StepSpan {
             first: record.first_step,
             count: record.steps,

@@ -30,11 +30,6 @@ impl Agreement {
         self.same > 0 && self.moved == 0 && self.differ == 0 && self.unknown == 0
     }
 
-    /// There was something to compare and not one pointer is even in the right allocation.
-    pub(crate) fn contradicts(self) -> bool {
-        self.same == 0 && self.moved == 0 && self.differ > 0
-    }
-
     /// Nothing says this is another op's data.
     pub(crate) fn plain(self) -> bool {
         self.moved == 0 && self.differ == 0

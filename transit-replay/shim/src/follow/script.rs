@@ -166,9 +166,14 @@ impl Script {
 
     /// The pointers of `op`.
     pub(crate) fn pointers_of(&self, op: &OpRecord) -> &[PointerRecord] {
-        let first = op.first_pointer as usize;
+        self.pointers_at((op.first_pointer, op.pointers))
+    }
+
+    /// The pointers from an index on, so many.
+    pub(crate) fn pointers_at(&self, (first, count): (u32, u32)) -> &[PointerRecord] {
+        let first = first as usize;
         self.pointers
-            .get(first..first + op.pointers as usize)
+            .get(first..first + count as usize)
             .unwrap_or(&[])
     }
 

@@ -220,6 +220,22 @@ fn prefetches_go_before_their_op_on_its_own_stream() {
 }
 
 #[test]
+fn a_tensor_that_lies_elsewhere_now_is_fetched_where_it_lies() {
+    let steps = vec![step(4, Action::PrefetchToDevice, 0, 0, 3)];
+    let session = session(Plan { steps, ..plan() });
+    iteration(&session);
+    (0..4).for_each(|at| drop(issue(&session, at)));
+    let pointers = [PointerArg {
+        alloc: AllocId(0),
+        offset: 18 * MIB,
+        bytes: 0,
+    }];
+    session.before_op(&call(4, &pointers));
+    // Eighteen of twenty MiB on: two are left of the three.
+    assert_eq!(taken(), [("prefetch", 18, 2, 77)]);
+}
+
+#[test]
 fn evictions_go_in_requests_of_two_mebibytes() {
     let steps = vec![step(4, Action::EvictToHost, 0, 1, 4)];
     let session = session(Plan { steps, ..plan() });
