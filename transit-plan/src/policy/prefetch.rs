@@ -114,7 +114,8 @@ fn take_resident(walk: &Walk<'_>, spans: &mut Vec<Span>) -> Vec<Span> {
 /// Keeps one op's request below the card: beyond it, the request's tail would evict its head.
 fn cap(walk: &Walk<'_>, spans: &mut Vec<Span>) -> bool {
     let capacity = walk.card.capacity();
-    let limit = capacity - (capacity / 16).max(1).min(capacity);
+    // The reserve is kept on top of this.
+    let limit = capacity - (capacity / 64).max(1).min(capacity);
     let space = walk.inputs.space;
     let mut chunks = 0;
     for (place, span) in spans.iter().enumerate() {
