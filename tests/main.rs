@@ -14,6 +14,7 @@ mod fail_open;
 mod hazards;
 mod launchers;
 mod policies;
+mod recorder;
 mod tidy;
 mod trainer;
 mod util;

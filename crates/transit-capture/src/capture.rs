@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use transit_format::ids::{FunctionId, OpSeq};
 use transit_format::trace::model::MarkKind;
@@ -26,6 +26,8 @@ use crate::writer::Outcome;
 /// How long the end of a process waits for the file to be finished.
 const LAST_WRITE: Duration = Duration::from_secs(10);
 
+/// How long a window's opening waits for the ops before it.
+const EARLIER_OPS: Duration = Duration::from_secs(2);
 /// A job that polls for the device in a loop gets no more marks than this between two visits of
 /// the writer.
 const MOST_MARKS: usize = 1 << 14;
@@ -213,6 +215,7 @@ impl Capture {
             return;
         }
         if !started.running.load(Ordering::Acquire) {
+            self.let_earlier_ops_end();
             let _ = started.run(self.config());
             self.number_streams();
         }
@@ -232,6 +235,24 @@ impl Capture {
             .unwrap_or_default();
         if !self.settler.captured() {
             self.settler.to_host(driver, &extents);
+        }
+    }
+
+    /// Work issued before the window must not be taken for the window's. Waits for it, but not for
+    /// long: an excluded caller's op may need the very thread that waits here.
+    fn let_earlier_ops_end(&self) {
+        let Some(driver) = self.driver.get().filter(|_| !self.settler.captured()) else {
+            return;
+        };
+        let streams: Vec<usize> = lock(&self.streams)
+            .iter()
+            .map(|stream| stream.handle)
+            .collect();
+        let began = Instant::now();
+        for stream in streams {
+            while driver.stream_done(stream) == Ok(false) && began.elapsed() < EARLIER_OPS {
+                std::thread::sleep(Duration::from_micros(100));
+            }
         }
     }
 
@@ -474,8 +495,11 @@ impl Capture {
                 collector.evictions(op.device, unconverted)
             })
             .unwrap_or_default();
-        self.settler.to_host(driver, &evictions);
-        self.with_collector(|collector, _| collector.settle_ends(op.seq));
+        let refused = self.settler.to_host(driver, &evictions);
+        self.with_collector(|collector, _| {
+            collector.still_there(op.device, &refused);
+            collector.settle_ends(op.seq);
+        });
         self.settler.count(true);
     }
 
@@ -494,7 +518,8 @@ impl Capture {
             return;
         };
         let gone = self.with_collector(|collector, _| collector.remove_unless(device, keep));
-        self.settler.to_host(driver, &gone.unwrap_or_default());
+        let refused = self.settler.to_host(driver, &gone.unwrap_or_default());
+        self.with_collector(|collector, _| collector.still_there(device, &refused));
     }
 
     /// What settling did so far.

@@ -182,6 +182,16 @@ impl Collector {
             .collect()
     }
 
+    /// The driver refused to move these: they are on the card of `device` after all.
+    pub(crate) fn still_there(&mut self, device: u32, extents: &[Extent]) {
+        for &(address, _) in extents {
+            if let Some(found) = ledger::find(address) {
+                let index = chunk_index(found.base, address);
+                self.card(device).migrated_in(found.alloc, index);
+            }
+        }
+    }
+
     /// Removes the chunks of `device` for which `keep` is false and returns where they lie.
     pub(crate) fn remove_unless(
         &mut self,

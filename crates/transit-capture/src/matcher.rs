@@ -58,6 +58,8 @@ pub(crate) struct Timed {
 
 #[derive(Debug, Default)]
 struct Lane {
+    /// An op has been matched: what ran before the first one was issued before the window.
+    begun: bool,
     ops: VecDeque<Waiting>,
     groups: BTreeMap<u32, Group>,
 }
@@ -177,8 +179,10 @@ impl Lane {
                 Choice::Take(correlation) => {
                     let after = self.groups.split_off(&correlation);
                     let skipped = std::mem::replace(&mut self.groups, after);
+                    let begun = std::mem::replace(&mut self.begun, true);
                     counted += skipped
                         .values()
+                        .filter(|_| begun)
                         .filter(|group| {
                             op.kind == OpKind::Graph || group.ran.kind == OpKind::Kernel
                         })

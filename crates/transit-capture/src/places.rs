@@ -77,10 +77,14 @@ impl Places {
             .next_back()
             .map_or(address, |(&base, _)| base);
         let live = self.live.range(first..end).map(|(_, place)| place);
-        for place in live.chain(self.retired.iter().rev()) {
-            let alive = at.0.saturating_add(CLOCK_ERROR_NS) >= place.born.0
-                && at.0 <= place.died.0.saturating_add(CLOCK_ERROR_NS);
-            if alive {
+        // The retired are in order of their end: older ones cannot have been alive at `at`.
+        let ended_later = self
+            .retired
+            .iter()
+            .rev()
+            .take_while(|place| at.0 <= place.died.0.saturating_add(CLOCK_ERROR_NS));
+        for place in live.chain(ended_later) {
+            if at.0.saturating_add(CLOCK_ERROR_NS) >= place.born.0 {
                 add(place, address, end, out);
             }
         }

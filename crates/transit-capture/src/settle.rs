@@ -206,15 +206,17 @@ impl Settler {
         list.retain(|in_flight| in_flight.context != context);
     }
 
-    /// Moves `extents` to the host in requests of at most one chunk, and waits for that.
-    pub(crate) fn to_host(&self, driver: &Driver, extents: &[Extent]) {
+    /// Moves `extents` to the host in requests of at most one chunk, and waits for that. Returns
+    /// what the driver refused, which is still on the device.
+    pub(crate) fn to_host(&self, driver: &Driver, extents: &[Extent]) -> Vec<Extent> {
+        let mut refused = Vec::new();
         if extents.is_empty() {
-            return;
+            return refused;
         }
         let Some(stream) = self.stream(driver) else {
             self.refused
                 .fetch_add(extents.len() as u64, Ordering::Relaxed);
-            return;
+            return extents.to_vec();
         };
         for &(base, bytes) in extents {
             let (mut at, end) = (base, base.saturating_add(bytes));
@@ -222,12 +224,16 @@ impl Settler {
                 let next = ((at / CHUNK_BYTES + 1) * CHUNK_BYTES).min(end);
                 match driver.mem_prefetch_to_host(at, next - at, stream) {
                     Ok(()) => self.evicted_bytes.fetch_add(next - at, Ordering::Relaxed),
-                    Err(_) => self.refused.fetch_add(1, Ordering::Relaxed),
+                    Err(_) => {
+                        refused.push((at, next - at));
+                        self.refused.fetch_add(1, Ordering::Relaxed)
+                    }
                 };
                 at = next;
             }
         }
         let _ = driver.stream_synchronize(stream);
+        refused
     }
 
     pub(crate) fn count(&self, settled: bool) {
@@ -277,7 +283,8 @@ mod tests {
     fn a_driver_that_can_do_nothing_is_never_waited_for() {
         let settler = Settler::new();
         let driver = Driver::default();
-        settler.to_host(&driver, &[(0, CHUNK_BYTES)]);
+        let refused = settler.to_host(&driver, &[(0, CHUNK_BYTES)]);
+        assert_eq!(refused, [(0, CHUNK_BYTES)]);
         assert_eq!(settler.counts().refused, 1);
     }
 }

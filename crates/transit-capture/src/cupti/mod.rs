@@ -60,6 +60,10 @@ impl Session {
         if version < OLDEST {
             return Err(Failure::TooOld(version));
         }
+        // The trace's clock: without it records could not be told apart in time.
+        library
+            .get_timestamp
+            .ok_or(Failure::Missing("cuptiGetTimestamp"))?;
         Ok(Self { library, version })
     }
 
