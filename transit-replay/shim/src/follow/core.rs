@@ -449,7 +449,9 @@ impl Follower {
         self.counters.iterations += 1;
         self.phase = Phase::Tracking;
         self.whole = at == 0;
-        self.votes.clear();
+        if self.bindings.unconfirmed() {
+            self.votes.clear();
+        }
         for stream in 0..self.lane_of.len() {
             if stream == self.script.main_stream() {
                 continue;

@@ -78,6 +78,10 @@ fn taken() -> Vec<Call> {
 
 /// Six ops on one stream over two allocations of 20 MiB; anchor 2, midpoint 3.
 fn plan() -> Plan {
+    plan_of(6)
+}
+
+fn plan_of(ops: u64) -> Plan {
     let op = |name: u64, alloc: u32| PlanOp {
         name_hash: name,
         pointers: vec![(alloc, 0)],
@@ -98,7 +102,7 @@ fn plan() -> Plan {
         allocs: vec![alloc(0), alloc(1)],
         streams: vec![PlanStream {
             stream: Stream::default(),
-            ops: (0..6)
+            ops: (0..ops)
                 .map(|at| op(100 + at, u32::from(at % 2 == 1)))
                 .collect(),
         }],
@@ -348,9 +352,8 @@ fn a_placement_is_made_at_allocation_and_moved_when_use_says_otherwise() {
 /// with `--nocapture`; the budget over a no-op stub is 60 ns.
 #[test]
 fn an_op_costs_the_launch_path_nothing_but_time() {
-    let session = session(plan());
-    iteration(&session);
-    iteration(&session);
+    let session = session(plan_of(600));
+    (0..1800).for_each(|at| drop(issue(&session, at % 600)));
     let pointers = [PointerArg {
         alloc: AllocId(0),
         offset: 0,
@@ -361,14 +364,14 @@ fn an_op_costs_the_launch_path_nothing_but_time() {
         offset: 0,
         bytes: 0,
     }; 1];
-    let calls: Vec<OpCall<'_>> = (0..6)
+    let calls: Vec<OpCall<'_>> = (0..600)
         .map(|at| call(at, if at % 2 == 0 { &pointers } else { &others }))
         .collect();
     let mut times = Vec::with_capacity(64);
     let allocations = allocator_calls(|| {
         for _ in 0..51 {
             let start = std::time::Instant::now();
-            for call in std::iter::repeat_n(&calls, 500).flatten() {
+            for call in std::iter::repeat_n(&calls, 5).flatten() {
                 std::hint::black_box(session.before_op(call));
                 session.after_op(call);
             }

@@ -95,7 +95,11 @@ fn run(seed: u64, size: &Size, noise: Noise, rounds: u32) -> (Outcome, Bench) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 96,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn no_step_goes_to_a_wrong_op_beyond_the_resync_bound(
