@@ -132,7 +132,7 @@ fn a_killed_jobs_trace_is_readable() {
     );
     let facts = inspect(&trace);
     assert!(
-        facts["end"].to_string().to_lowercase().contains("cut"),
+        facts["state"].to_string().to_lowercase().contains("cut"),
         "{facts}"
     );
     assert!(facts.to_string().contains("\"ops\""), "{facts}");
