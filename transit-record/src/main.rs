@@ -51,7 +51,7 @@ struct Arguments {
     /// Whole iterations to record after the first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
-    /// End the trace at this size
+    /// End the trace at about this size (looked at once a second)
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     max_size: Option<u64>,
     /// Impose a card of this size by evicting after each op (slow); 0 records what each op touches
