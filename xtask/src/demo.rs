@@ -16,6 +16,8 @@ use crate::build;
 const POLICIES: &[&str] = &["base", "prefetch", "advise"];
 /// Steps of the trainer; the last ones are the steady state the table shows.
 const STEPS: u32 = 8;
+/// Forward and backward passes a step: gradient accumulation, as large models train.
+const PASSES: u32 = 4;
 /// First step of the steady state: by then every policy's plan is followed.
 const STEADY: u32 = 5;
 const PLENTY_BYTES: u64 = 4 << 30;
@@ -76,12 +78,9 @@ struct Bare {
 
 fn arguments(weights: &Path) -> Result<Vec<String>> {
     let weights = weights.to_str().context("a path that is not UTF-8")?;
-    Ok(vec![
-        "--steps".into(),
-        STEPS.to_string(),
-        "--weights".into(),
-        weights.into(),
-    ])
+    let (steps, passes) = (STEPS.to_string(), PASSES.to_string());
+    let list = ["--steps", &steps, "--accumulate", &passes, "--weights", weights];
+    Ok(list.iter().map(|argument| (*argument).to_owned()).collect())
 }
 
 fn ran(gpu: &SoftGpu, command: &mut Command, what: &str) -> Result<Ran> {
