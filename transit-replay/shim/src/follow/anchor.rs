@@ -1,5 +1,7 @@
 //! Recognising the start of an iteration, or of a stream's share of it, from the last few ops.
 
+use transit_format::trace::model::OpKind;
+
 use super::lane::{Lane, NONE, RING, Seen};
 use super::matching::{same_role, same_seen};
 use super::script::Script;
@@ -14,6 +16,9 @@ const TOLERANCE: u32 = 5;
 /// Leading ops asked for at most before the ops just before an iteration are asked as well: until
 /// an anchor has passed, nothing of its iteration is followed.
 const LEADING: u32 = 32;
+/// Kernels and graph launches an anchor holds at least: copies and memsets have no name of their
+/// own, and any stream that copies shows four of them in a row.
+const NAMED_LEAST: usize = 4;
 /// Leading ops of an anchor that mostly lies before its iteration.
 const LEADING_LEAST: u32 = 4;
 
@@ -57,11 +62,24 @@ impl Anchor {
         };
         let mut choices = short.chain(around).chain(leading).chain([strict]);
         choices
-            .find(|anchor| anchor.ops > 0 && !anchor.recurs(script))
+            .find(|anchor| anchor.ops > 0 && anchor.names(script) && !anchor.recurs(script))
             .unwrap_or(Self {
                 unique: false,
                 ..strict
             })
+    }
+
+    /// Whether it holds enough ops with a name of their own, or as many as the iteration has.
+    fn names(self, script: &Script) -> bool {
+        let main = script.main_stream();
+        let length = script.length(main);
+        let named = |at: u32| {
+            let record = script.op(main, at % length.max(1));
+            record.is_some_and(|record| matches!(record.kind, OpKind::Kernel | OpKind::Graph))
+        };
+        let first = length.saturating_sub(self.before);
+        let count = |from: u32, to: u32| (from..to).filter(|at| named(*at)).count();
+        count(first, length + self.ops) >= NAMED_LEAST.min(count(0, length))
     }
 
     /// Whether a stretch of the iteration other than its start passes for it.
