@@ -16,8 +16,6 @@ use crate::build;
 const POLICIES: &[&str] = &["base", "prefetch", "advise"];
 /// Steps of the trainer; the last ones are the steady state the table shows.
 const STEPS: u32 = 8;
-/// Forward and backward passes a step: gradient accumulation, as large models train.
-const PASSES: u32 = 4;
 /// First step of the steady state: by then every policy's plan is followed.
 const STEADY: u32 = 5;
 const PLENTY_BYTES: u64 = 4 << 30;
@@ -78,8 +76,8 @@ struct Bare {
 
 fn arguments(weights: &Path) -> Result<Vec<String>> {
     let weights = weights.to_str().context("a path that is not UTF-8")?;
-    let (steps, passes) = (STEPS.to_string(), PASSES.to_string());
-    let list = ["--steps", &steps, "--accumulate", &passes, "--weights", weights];
+    let steps = STEPS.to_string();
+    let list = ["--steps", &steps, "--weights", weights];
     Ok(list.iter().map(|argument| (*argument).to_owned()).collect())
 }
 
