@@ -14,7 +14,7 @@ use crate::policy::{self, Inputs, Outcome, Policy};
 use crate::profile::Profile;
 use crate::space::{CHUNK_BYTES, Space};
 use crate::timeline::Timeline;
-use crate::touch::Touches;
+use crate::touch::{Touches, is_demand};
 use crate::unrolled::Unrolled;
 
 /// The paper's gap: ranges of one op at most this far apart are fetched as one.
@@ -226,17 +226,19 @@ impl Context<'_> {
             card_chunks: u32::try_from(self.capacity.card_chunks()).unwrap_or(u32::MAX),
             gap_bytes: self.options.gap_bytes,
             emulate: self.options.emulate,
+            recorded_bytes: self.recorded_bytes(unrolled),
             paper_literal: self.options.paper_literal,
         };
         say("simulating policies");
         let profile = &self.options.profile;
-        let basis = Basis::new(self.timeline, unrolled, &touches, profile, inputs.emulate);
+        let basis = Basis::new(self.timeline, unrolled, &touches, profile);
         study.ops_per_iteration = crate::num::narrow(unrolled.ops.len());
         study.touched_bytes = touched_bytes(&touches, &space);
         study.compute_ns = basis.compute_ns;
         for policy in &self.options.policies {
-            let outcome = policy::plan(*policy, &inputs);
-            let prediction = basis.predict(*policy, &outcome.counts, profile);
+            let cost_ns = |o: &Outcome| basis.predict(*policy, o, profile).iteration_ns;
+            let outcome = policy::plan(*policy, &inputs, cost_ns);
+            let prediction = basis.predict(*policy, &outcome, profile);
             let meta = self.meta(*policy, study.phase.as_ref(), Some(&outcome));
             let plan = compose::plan(
                 self.timeline,
@@ -253,6 +255,22 @@ impl Context<'_> {
                 notes: outcome.notes,
             });
         }
+    }
+
+    /// What an iteration moved to the card on demand, on average over those looked at, if the
+    /// recording is of the driver alone on the card planned for.
+    fn recorded_bytes(&self, unrolled: &Unrolled) -> Option<u64> {
+        let header = &self.timeline.trace().header;
+        let recorded = header.emulated_card_bytes.filter(|bytes| *bytes > 0);
+        let card = recorded.unwrap_or(header.device_total_bytes);
+        if card != self.capacity.hbm_bytes || header.replayed_policy.is_some() {
+            return None;
+        }
+        let iterations = u64::try_from(unrolled.counterparts.len()).ok()?;
+        let seqs = unrolled.counterparts.iter().flatten().flatten();
+        let moved = seqs.flat_map(|seq| self.timeline.migrations_of(*seq));
+        let bytes: u64 = moved.filter(|m| is_demand(m)).map(|m| m.bytes).sum();
+        bytes.checked_div(iterations)
     }
 
     fn without_phase(&self, study: &mut Study) {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use transit_format::trace::model::{Cause, Op};
 
 use crate::num::{float, wide};
-use crate::policy::{Counts, Policy};
+use crate::policy::{Outcome, Policy};
 use crate::profile::{Profile, transfer_ns};
 use crate::ranges::Span;
 use crate::space::CHUNK_BYTES;
@@ -40,8 +40,6 @@ pub struct Basis {
     pub compute_ns: f64,
     /// Bytes that one fault brought in, on average.
     pub bytes_per_fault: f64,
-    /// Whether evictions are the plan's own (slow) ones.
-    pub emulate: bool,
 }
 
 impl Basis {
@@ -52,7 +50,6 @@ impl Basis {
         unrolled: &Unrolled,
         touches: &Touches,
         profile: &Profile,
-        emulate: bool,
     ) -> Self {
         let compute = (0..unrolled.ops.len())
             .map(|place| compute_ns(timeline, unrolled, touches.demanded(place), place, profile));
@@ -70,14 +67,15 @@ impl Basis {
         Self {
             compute_ns: compute.sum(),
             bytes_per_fault,
-            emulate,
         }
     }
 
-    /// The prediction for a policy's counts.
+    /// The prediction for a policy's outcome.
     #[must_use]
-    pub fn predict(&self, policy: Policy, counts: &Counts, profile: &Profile) -> Prediction {
-        let evict_gbps = if self.emulate {
+    pub fn predict(&self, policy: Policy, outcome: &Outcome, profile: &Profile) -> Prediction {
+        let counts = &outcome.counts;
+        // The plan's own evictions are the slow ones.
+        let evict_gbps = if outcome.plans_evictions {
             profile.evict_emulated_gbps
         } else {
             profile.evict_full_gbps

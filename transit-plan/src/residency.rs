@@ -138,6 +138,22 @@ impl Card {
         })
     }
 
+    /// A number equal for equal contents, in whatever order they came.
+    #[must_use]
+    pub fn contents_hash(&self) -> u64 {
+        let held = self
+            .masks
+            .iter()
+            .enumerate()
+            .filter(|(_, mask)| **mask != 0);
+        held.fold(u64::from(self.resident), |hash, (chunk, mask)| {
+            let value = u64::from(narrow(chunk)) << 32 | u64::from(*mask);
+            (hash ^ value)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29)
+        })
+    }
+
     /// Everything on the card, by chunk number.
     pub fn contents(&self) -> impl Iterator<Item = u32> + '_ {
         (0..narrow(self.masks.len())).filter(|chunk| self.holds(*chunk))

@@ -16,6 +16,7 @@ use transit_format::ids::{AllocId, OpSeq, StreamId};
 use transit_format::plan::model::{Action, Plan};
 use transit_format::trace::model::{Direction, Migration};
 use transit_plan::build::{Options, Study, study};
+use transit_plan::compose::step_bytes;
 use transit_plan::policy::Policy;
 use transit_plan::ranges::Span;
 use transit_plan::timeline::Timeline;
@@ -120,11 +121,14 @@ fn oversubscribed(percent: u64) -> (Job, u64) {
     )
 }
 
+/// The reserve is taken off the card: a card on which the wanted chunks stay.
+fn hbm_of(card_chunks: u64) -> u64 {
+    (card_chunks * CHUNK * 100).div_ceil(97) + (CHUNK / 2)
+}
+
 fn build(made: &Made, card_chunks: u64, options: Options) -> Study {
-    // The reserve is taken off the card: give so much that the wanted chunks stay.
-    let hbm = (card_chunks * CHUNK * 100).div_ceil(97) + (CHUNK / 2);
     let options = Options {
-        hbm_bytes: Some(hbm),
+        hbm_bytes: Some(hbm_of(card_chunks)),
         ..options
     };
     let found = study(&made.trace, "", &options, |_| ()).unwrap();
@@ -280,6 +284,71 @@ fn plans_that_emulate_never_hold_more_than_the_card() {
                 peak <= card as usize,
                 "{policy} at {percent} %: {peak} of {card} chunks"
             );
+        }
+    }
+}
+
+/// Bytes to the card in each of the last steps.
+fn recorded_bytes(made: &Made, steps: usize) -> u64 {
+    let timeline = Timeline::new(&made.trace);
+    let first = made.step_starts[made.step_starts.len() - 1 - steps] as u32;
+    let moved = (first..*made.step_starts.last().unwrap() as u32)
+        .flat_map(|seq| timeline.migrations_of(seq))
+        .filter(|migration| migration.direction == Direction::HtoD);
+    moved.map(|migration| migration.bytes).sum::<u64>() / steps as u64
+}
+
+/// A first-in-first-out card does other things in each iteration, a plan the same: repeating one
+/// iteration's evictions once replayed three times what was recorded.
+#[test]
+fn an_emulated_base_moves_what_the_recording_moved() {
+    for percent in [110, 141, 187] {
+        let (job, card) = oversubscribed(percent);
+        let mut made = Job { steps: 8, ..job }.make();
+        made.trace.header.emulated_card_bytes = Some(hbm_of(card));
+        let found = build(
+            &made,
+            card,
+            Options {
+                emulate: true,
+                ..Options::default()
+            },
+        );
+        let recorded = recorded_bytes(&made, 5);
+        let base = found.built[0].prediction.as_ref().unwrap();
+        let off = base.htod_bytes.abs_diff(recorded);
+        assert!(off * 5 <= recorded, "{percent} %: {base:?}, {recorded}");
+        assert_eq!(base.htod_bytes, base.dtoh_bytes, "{percent} %");
+        let evicted = step_bytes(plan_of(&found, Policy::Base), Action::EvictToHost);
+        assert_eq!(evicted, base.dtoh_bytes, "{percent} %");
+    }
+}
+
+/// Fetching everything in order of use turns the line of a card that is a little too small once an
+/// iteration: all of it moved, where Base moved the little that does not fit.
+#[test]
+fn prefetch_moves_no_more_than_base() {
+    for percent in [103, 110, 141] {
+        let (job, card) = oversubscribed(percent);
+        let mut made = Job { steps: 8, ..job }.make();
+        made.trace.header.emulated_card_bytes = Some(hbm_of(card));
+        for emulate in [false, true] {
+            let found = build(
+                &made,
+                card,
+                Options {
+                    emulate,
+                    ..Options::default()
+                },
+            );
+            let of = |place: usize| found.built[place].prediction.as_ref().unwrap();
+            let (base, prefetch) = (of(0), of(1));
+            assert!(
+                prefetch.htod_bytes <= base.htod_bytes,
+                "{percent} %: {prefetch:?} {base:?}"
+            );
+            assert_eq!(prefetch.migrating_faults, 0, "{percent} %");
+            assert_eq!(prefetch.htod_bytes, prefetch.dtoh_bytes, "{percent} %");
         }
     }
 }

@@ -76,9 +76,12 @@ struct Bare {
 
 fn arguments(weights: &Path) -> Result<Vec<String>> {
     let weights = weights.to_str().context("a path that is not UTF-8")?;
-    let steps = STEPS.to_string();
-    let list = ["--steps", &steps, "--weights", weights];
-    Ok(list.iter().map(|argument| (*argument).to_owned()).collect())
+    Ok(vec![
+        "--steps".into(),
+        STEPS.to_string(),
+        "--weights".into(),
+        weights.into(),
+    ])
 }
 
 fn ran(gpu: &SoftGpu, command: &mut Command, what: &str) -> Result<Ran> {

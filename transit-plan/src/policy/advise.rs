@@ -71,6 +71,7 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
         ));
     }
     Outcome {
+        plans_evictions: inputs.emulate,
         deeds,
         start_resident: if inputs.emulate { start } else { Vec::new() },
         counts: walk.counts,

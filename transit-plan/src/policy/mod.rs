@@ -4,6 +4,7 @@
 
 mod advise;
 mod base;
+mod farthest;
 mod fixpoint;
 mod prefetch;
 mod walk;
@@ -82,6 +83,9 @@ pub struct Inputs<'a> {
     pub gap_bytes: u64,
     /// Whether the plan must keep within the card itself.
     pub emulate: bool,
+    /// Bytes that an iteration of the recording moved to the card, on average, if the recording is
+    /// of Base on the card planned for.
+    pub recorded_bytes: Option<u64>,
     /// Whether prefetches are the recorded migrations only, as in the paper.
     pub paper_literal: bool,
 }
@@ -121,6 +125,8 @@ pub struct Counts {
 pub struct Outcome {
     /// Steps in order of place; order within a place is kept.
     pub deeds: Vec<Deed>,
+    /// Whether the plan makes room itself.
+    pub plans_evictions: bool,
     /// Chunks on the card at the start of the iteration (with `emulate`).
     pub start_resident: Vec<u32>,
     /// Counts of the last simulated iteration.
@@ -133,12 +139,12 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-/// Makes a policy's plan.
+/// Makes a policy's plan; `cost_ns` is what an iteration of an outcome should take.
 #[must_use]
-pub fn plan(policy: Policy, inputs: &Inputs<'_>) -> Outcome {
+pub fn plan(policy: Policy, inputs: &Inputs<'_>, cost_ns: impl Fn(&Outcome) -> u64) -> Outcome {
     match policy {
         Policy::Base => base::plan(inputs),
-        Policy::Prefetch => prefetch::plan(inputs),
+        Policy::Prefetch => prefetch::plan(inputs, cost_ns),
         Policy::Advise => advise::plan(inputs),
     }
 }

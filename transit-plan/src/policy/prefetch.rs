@@ -4,6 +4,12 @@
 //! memory moves it to the end of the line. So memory that stayed by chance when recording may be
 //! gone when replaying. Beyond the paper, the plan's own residency is simulated, and whatever an op
 //! touches that the simulation says is absent is fetched too (not with `--paper-literal`).
+//!
+//! A list that repeats on a first-in-first-out card moves at least the whole card each iteration, or
+//! nothing: what comes in once an iteration must have left within one. So there are two plans: one
+//! lets the driver evict, one evicts what is needed last (see [`super::farthest`]). The latter moves
+//! little more than what does not fit, but its evictions are slow; the cheaper one by prediction is
+//! taken. On an emulated card every plan evicts by itself, so that it is always the latter.
 
 use transit_format::plan::model::Action;
 
@@ -12,10 +18,71 @@ use crate::ranges::{Span, coalesce};
 use crate::space::{Touch, mask_bytes};
 use crate::touch;
 
+use super::farthest::Farthest;
 use super::walk::Walk;
 use super::{Deed, Inputs, Outcome, fixpoint};
 
-pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
+pub(super) fn plan(inputs: &Inputs<'_>, cost_ns: impl Fn(&Outcome) -> u64) -> Outcome {
+    if inputs.paper_literal {
+        return driver_evicts(inputs);
+    }
+    let planned = plan_evicts(inputs);
+    if inputs.emulate || planned.deeds.is_empty() {
+        return planned;
+    }
+    let left = driver_evicts(inputs);
+    if cost_ns(&planned) <= cost_ns(&left) {
+        planned
+    } else {
+        left
+    }
+}
+
+/// The plan evicts what is needed last.
+fn plan_evicts(inputs: &Inputs<'_>) -> Outcome {
+    let mut farthest = Farthest::new(inputs);
+    let mut capped = std::collections::HashSet::new();
+    let mut walk = Walk::new(inputs);
+    walk.plans_evictions = true;
+    walk.ordered = false;
+    let mut outcome = walk.run(|walk, place| {
+        let touched = inputs.touches.touched(place);
+        let mut spans = inputs.touches.demanded(place).to_vec();
+        add_absent(walk, touched, &mut spans);
+        coalesce(&mut spans, inputs.gap_bytes);
+        if cap(walk, &mut spans) {
+            capped.insert(place);
+        }
+        let needed = needed(walk, &spans, touched);
+        walk.mark(&needed);
+        let frames = walk.new_frames(&needed);
+        farthest.make_room(walk, place, frames);
+        fetch(walk, place, spans);
+        walk.fault_in(touched);
+        farthest.used(place, &needed);
+    });
+    note_capped(&mut outcome, capped.len());
+    outcome
+}
+
+fn needed(walk: &Walk<'_>, spans: &[Span], touched: &[Touch]) -> Vec<Touch> {
+    let space = walk.inputs.space;
+    let mut needed: Vec<Touch> = spans.iter().flat_map(|s| space.touches(*s)).collect();
+    needed.extend_from_slice(touched);
+    touch::merge(&mut needed);
+    needed
+}
+
+fn note_capped(outcome: &mut Outcome, ops: usize) {
+    if ops > 0 {
+        outcome.notes.push(format!(
+            "{ops} ops need more than the card holds; their prefetch stops short of it, the rest faults"
+        ));
+    }
+}
+
+/// The driver evicts, first in first out.
+fn driver_evicts(inputs: &Inputs<'_>) -> Outcome {
     let mut capped = std::collections::HashSet::new();
     let fetches = if inputs.paper_literal {
         Vec::new()
@@ -27,12 +94,7 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
             capped.insert(place);
         }
     });
-    if !capped.is_empty() {
-        outcome.notes.push(format!(
-            "{} ops need more than the card holds; their prefetch stops short of it, the rest faults",
-            capped.len()
-        ));
-    }
+    note_capped(&mut outcome, capped.len());
     outcome
 }
 
@@ -50,12 +112,7 @@ fn step(walk: &mut Walk<'_>, place: usize, listed: &[Touch]) -> bool {
     coalesce(&mut spans, inputs.gap_bytes);
     let capped = cap(walk, &mut spans);
     if inputs.emulate {
-        let mut needed: Vec<Touch> = spans
-            .iter()
-            .flat_map(|s| inputs.space.touches(*s))
-            .collect();
-        needed.extend_from_slice(touched);
-        touch::merge(&mut needed);
+        let needed = needed(walk, &spans, touched);
         walk.mark(&needed);
         let frames = walk.new_frames(&needed);
         walk.make_room(place, frames);
@@ -141,7 +198,7 @@ fn fetch(walk: &mut Walk<'_>, place: usize, spans: Vec<Span>) {
     for span in &spans {
         for touch in walk.inputs.space.touches(*span) {
             let absent = touch.mask & !walk.card.mask(touch.chunk);
-            if !walk.card.holds(touch.chunk) && walk.card.free() == 0 && !walk.inputs.emulate {
+            if !walk.card.holds(touch.chunk) && walk.card.free() == 0 && !walk.plans_evictions {
                 walk.driver_evicts();
             }
             walk.counts.prefetch_bytes += mask_bytes(absent);

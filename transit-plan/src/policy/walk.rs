@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use transit_format::plan::model::Action;
 
 use crate::num::index;
-use crate::ranges::Span;
+use crate::ranges::{Span, coalesce};
 use crate::residency::Card;
 use crate::space::{Touch, mask_bytes};
 
@@ -20,6 +20,12 @@ pub(super) struct Walk<'a> {
     pub(super) deeds: Vec<Deed>,
     /// Ops that need more than the card by themselves.
     pub(super) too_large: HashSet<usize>,
+    /// Whether the plan makes room itself; else the driver does.
+    pub(super) plans_evictions: bool,
+    /// Whether the line's order is part of the card's state: not where the plan picks what leaves.
+    pub(super) ordered: bool,
+    /// Chunks that are not evicted while there are others; may be shorter than the table of chunks.
+    pub(super) pinned: Vec<bool>,
     /// Chunks of the current op, marked by its number.
     marks: Vec<u32>,
     mark: u32,
@@ -27,13 +33,21 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(inputs: &'a Inputs<'a>) -> Self {
+        Self::on(inputs, inputs.capacity_chunks)
+    }
+
+    /// On a card of so many chunks.
+    pub(super) fn on(inputs: &'a Inputs<'a>, capacity: u32) -> Self {
         let chunks = inputs.space.chunks();
         Self {
             inputs,
-            card: Card::new(chunks, inputs.capacity_chunks),
+            card: Card::new(chunks, capacity),
             counts: Counts::default(),
             deeds: Vec::new(),
             too_large: HashSet::new(),
+            plans_evictions: inputs.emulate,
+            ordered: true,
+            pinned: Vec::new(),
             marks: vec![0; index(chunks)],
             mark: 0,
         }
@@ -45,18 +59,27 @@ impl<'a> Walk<'a> {
         let mut converged = false;
         let mut start: Vec<u32> = Vec::new();
         for _ in 0..ROUNDS {
-            let before = self.card.state_hash();
+            let before = self.state_hash();
             start = self.card.contents().collect();
             self.iteration(&mut op);
-            if self.card.state_hash() == before {
+            if self.state_hash() == before {
                 converged = true;
                 break;
             }
         }
-        if self.inputs.emulate && !converged {
+        if self.plans_evictions && !converged {
             start = self.close(&mut op);
         }
         self.finish(start, converged)
+    }
+
+    /// A number equal for equal states of the card.
+    pub(super) fn state_hash(&self) -> u64 {
+        if self.ordered {
+            self.card.state_hash()
+        } else {
+            self.card.contents_hash()
+        }
     }
 
     /// Takes chunks off the start until what is on the card then is still there at the end: the
@@ -107,7 +130,7 @@ impl<'a> Walk<'a> {
 
     fn finish(mut self, start: Vec<u32>, converged: bool) -> Outcome {
         let mut notes = Vec::new();
-        if !converged && !self.inputs.emulate && !self.counts_are_steady() {
+        if !converged && !self.plans_evictions && !self.counts_are_steady() {
             notes.push(format!(
                 "the card's state did not repeat within {ROUNDS} iterations"
             ));
@@ -120,11 +143,14 @@ impl<'a> Walk<'a> {
             ));
         }
         let mut start_resident = Vec::new();
-        if self.inputs.emulate {
+        if self.plans_evictions {
             self.close_cycle(&start);
+        }
+        if self.inputs.emulate {
             start_resident = start;
         }
         Outcome {
+            plans_evictions: self.plans_evictions,
             deeds: self.deeds,
             start_resident,
             counts: self.counts,
@@ -143,12 +169,14 @@ impl<'a> Walk<'a> {
     /// what the steps do not know of: from there on the card never holds more than simulated.
     fn close_cycle(&mut self, start: &[u32]) {
         let known: HashSet<u32> = start.iter().copied().collect();
-        let extra: Vec<Span> = self
-            .card
-            .contents()
-            .filter(|chunk| !known.contains(chunk))
-            .map(|chunk| self.inputs.space.chunk_span(chunk))
-            .collect();
+        let held = self.card.contents();
+        let extra: Vec<u32> = held.filter(|chunk| !known.contains(chunk)).collect();
+        for chunk in &extra {
+            self.counts.evicted_bytes += mask_bytes(self.card.mask(*chunk));
+        }
+        let space = self.inputs.space;
+        let mut extra: Vec<Span> = extra.iter().map(|c| space.chunk_span(*c)).collect();
+        coalesce(&mut extra, 0);
         if !extra.is_empty() {
             self.deeds.insert(
                 0,
@@ -186,22 +214,28 @@ impl<'a> Walk<'a> {
     }
 
     /// Evicts the first in line until so many frames are free, sparing the current op's chunks.
-    /// With `emulate` the evictions become a step.
+    /// Where the plan makes room itself the evictions become a step.
     pub(super) fn make_room(&mut self, place: usize, frames: u32) {
         let mut evicted = Vec::new();
         while self.card.free() < frames {
             let Self {
-                card, marks, mark, ..
+                card,
+                marks,
+                mark,
+                pinned,
+                ..
             } = self;
-            let spared = |chunk: u32| marks.get(index(chunk)) == Some(mark);
-            let Some(chunk) = card.first_in_line(spared) else {
+            let marked = |chunk: u32| marks.get(index(chunk)) == Some(mark);
+            let kept = |chunk: u32| marked(chunk) || pinned.get(index(chunk)) == Some(&true);
+            let first = card.first_in_line(kept);
+            let Some(chunk) = first.or_else(|| card.first_in_line(marked)) else {
                 self.too_large.insert(place);
                 break;
             };
             self.counts.evicted_bytes += mask_bytes(self.card.evict(chunk));
             evicted.push(self.inputs.space.chunk_span(chunk));
         }
-        if self.inputs.emulate && !evicted.is_empty() {
+        if self.plans_evictions && !evicted.is_empty() {
             self.deeds.push(Deed {
                 place,
                 action: Action::EvictToHost,
@@ -217,7 +251,7 @@ impl<'a> Walk<'a> {
             if absent == 0 {
                 continue;
             }
-            if !self.card.holds(touch.chunk) && self.card.free() == 0 && !self.inputs.emulate {
+            if !self.card.holds(touch.chunk) && self.card.free() == 0 && !self.plans_evictions {
                 self.driver_evicts();
             }
             self.counts.demand_bytes += mask_bytes(absent);

@@ -225,7 +225,15 @@ fn steps(
             }
             // CUPTI hands over buffers of many records at a time.
             if late.len() == 1_000 {
-                times(writer, &mut late);
+                for (op, start_ns, end_ns) in late.drain(..) {
+                    writer
+                        .push(Event::OpTime {
+                            op,
+                            start_ns,
+                            end_ns,
+                        })
+                        .unwrap();
+                }
             }
         }
         let mark = Mark {
@@ -235,20 +243,16 @@ fn steps(
         };
         writer.push(Event::Mark(mark)).unwrap();
     }
-    times(writer, &mut late);
-    (ops, migrations)
-}
-
-/// Hands over the times of earlier ops.
-fn times(writer: &mut Writer<Vec<u8>>, late: &mut Vec<(OpSeq, Nanos, Nanos)>) {
-    for (op, start_ns, end_ns) in late.drain(..) {
-        let time = Event::OpTime {
-            op,
-            start_ns,
-            end_ns,
-        };
-        writer.push(time).unwrap();
+    for (op, start_ns, end_ns) in late {
+        writer
+            .push(Event::OpTime {
+                op,
+                start_ns,
+                end_ns,
+            })
+            .unwrap();
     }
+    (ops, migrations)
 }
 
 fn migration(random: &mut Random, launch: &Launch, now_ns: u64) -> Migration {

@@ -212,51 +212,6 @@ fn an_anchor_that_the_layers_repeat_is_made_longer_until_it_is_the_only_one() {
     assert_eq!(bench.follower.counters.completed, 3);
 }
 
-/// Gradient accumulation: each pass begins as the iteration does, only the optimizer's ops at its
-/// end tell them apart.
-#[test]
-fn passes_that_begin_alike_are_told_apart_by_the_optimizer_before_them() {
-    let mut plan = plan(1, &SMALL);
-    for (at, op) in (0_u64..).zip(plan.streams[0].ops.iter_mut()) {
-        // Three passes of thirty-six ops, then an optimizer of twelve.
-        op.name_hash = if at < 108 { at % 36 } else { 1000 + at };
-        op.pointers.clear();
-    }
-    let mut bench = Bench::new(&plan);
-    let anchor = bench.script.anchor;
-    assert!(anchor.unique && anchor.before > 0, "{anchor:?}");
-    assert!(anchor.ops < 12, "followed late: {anchor:?}");
-    let mut random = Random(2);
-    (0..4).for_each(|_| drop(bench.run(&iteration(&plan, &mut random))));
-    // The first has nothing before it; the others are followed from their first ops on.
-    assert_eq!(bench.follower.counters.completed, 3);
-}
-
-/// Any stream that copies shows a few copies in a row: they are no sign of the main stream.
-#[test]
-fn copies_alone_do_not_open_an_iteration() {
-    use transit_format::trace::model::OpKind;
-    let mut plan = plan(1, &SMALL);
-    plan.shape.anchor_ops = 4;
-    for op in &mut plan.streams[0].ops[..4] {
-        (op.kind, op.name_hash) = (OpKind::Memcpy, 77);
-        op.pointers.clear();
-    }
-    let mut bench = Bench::new(&plan);
-    let mut random = Random(2);
-    for _ in 0..3 {
-        let mut copies = iteration(&plan, &mut random);
-        copies.retain(|op| op.stream == 0);
-        copies.truncate(4);
-        copies.iter_mut().for_each(|op| op.stream = 1);
-        bench.run(&copies);
-        assert_eq!(bench.follower.phase(), Phase::Prologue);
-        bench.run(&strange(20, 9));
-    }
-    (0..3).for_each(|_| drop(bench.run(&iteration(&plan, &mut random))));
-    assert!(bench.follower.counters.completed >= 2);
-}
-
 #[test]
 fn a_job_of_the_same_kernels_in_other_numbers_gets_no_steps() {
     let plan_here = plan(1, &SMALL);
