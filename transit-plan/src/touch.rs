@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 use transit_format::ids::{AllocId, OpSeq};
-use transit_format::trace::model::{Cause, Direction, FaultKind, Migration, Pointer};
+use transit_format::trace::model::{Cause, Direction, FaultKind, MarkKind, Migration, Pointer};
 
 use crate::num::index;
 use crate::ranges::{Span, covered_by};
@@ -206,7 +206,7 @@ impl Absence {
             }
         }
         let ends = Ends::new(timeline, unrolled);
-        let mut absent = vec![0_u32; index(space.chunks())];
+        let mut absent = at_first(timeline, space);
         for (seq, place) in (0_u32..).zip(place_of) {
             if let Some(list) = by_place.get_mut(index(place)) {
                 note_absent(timeline, space, &ends, &absent, seq, list);
@@ -230,6 +230,55 @@ impl Absence {
             .and_then(|at| list.get(at))
             .map_or(0, |touch| touch.mask)
     }
+}
+
+/// What is known to be on the host, or nowhere, until it first migrates or faults: a recorder with an
+/// emulated card puts there what is allocated in its window; with recorded faults a chunk that shows
+/// in none was never touched.
+fn at_first(timeline: &Timeline<'_>, space: &Space) -> Vec<u32> {
+    let trace = timeline.trace();
+    let mut absent = vec![0_u32; index(space.chunks())];
+    let on_host = trace
+        .header
+        .emulated_card_bytes
+        .is_some_and(|card| card > 0);
+    let faults = trace.header.faults_recorded && !trace.faults.is_empty();
+    if !(on_host || faults) || trace.totals.drops.cupti > 0 {
+        return absent;
+    }
+    let begin = trace
+        .marks
+        .iter()
+        .rev()
+        .find(|mark| mark.kind == MarkKind::WindowBegin);
+    let begin = begin.map_or(OpSeq(0), |mark| mark.at_op);
+    for (alloc, entry) in (0..).map(AllocId).zip(&trace.allocs) {
+        for chunk in space.chunks_of(alloc).filter(|_| entry.at_op >= begin) {
+            if let Some(mask) = absent.get_mut(index(chunk)) {
+                *mask = u32::MAX;
+            }
+        }
+    }
+    if on_host {
+        return absent;
+    }
+    let faulted = trace
+        .faults
+        .iter()
+        .map(|fault| (fault.alloc, fault.offset, 1));
+    let moved = trace
+        .migrations
+        .iter()
+        .map(|m| (m.alloc, m.offset, m.bytes));
+    for (alloc, start, bytes) in faulted.chain(moved) {
+        let end = start.saturating_add(bytes);
+        for touch in space.touches(Span { alloc, start, end }) {
+            if let Some(mask) = absent.get_mut(index(touch.chunk)) {
+                *mask = 0;
+            }
+        }
+    }
+    absent
 }
 
 fn note_absent(
