@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use support::{CHUNK, Job, Made};
 use transit_format::ids::{AllocId, OpSeq, StreamId};
 use transit_format::plan::model::{Action, Plan};
-use transit_format::trace::model::{Direction, Migration};
+use transit_format::trace::model::{Direction, Fault, Migration};
 use transit_plan::build::{Options, Study, study};
 use transit_plan::compose::step_bytes;
 use transit_plan::policy::Policy;
@@ -304,7 +304,12 @@ fn recorded_bytes(made: &Made, steps: usize) -> u64 {
 fn an_emulated_base_moves_what_the_recording_moved() {
     for percent in [110, 141, 187] {
         let (job, card) = oversubscribed(percent);
-        let mut made = Job { steps: 8, ..job }.make();
+        let mut made = Job {
+            steps: 8,
+            starts_on_host: true,
+            ..job
+        }
+        .make();
         made.trace.header.emulated_card_bytes = Some(hbm_of(card));
         let found = build(
             &made,
@@ -330,7 +335,12 @@ fn an_emulated_base_moves_what_the_recording_moved() {
 fn prefetch_moves_no_more_than_base() {
     for percent in [103, 110, 141] {
         let (job, card) = oversubscribed(percent);
-        let mut made = Job { steps: 8, ..job }.make();
+        let mut made = Job {
+            steps: 8,
+            starts_on_host: true,
+            ..job
+        }
+        .make();
         made.trace.header.emulated_card_bytes = Some(hbm_of(card));
         for emulate in [false, true] {
             let found = build(
@@ -350,6 +360,44 @@ fn prefetch_moves_no_more_than_base() {
             assert_eq!(prefetch.migrating_faults, 0, "{percent} %");
             assert_eq!(prefetch.htod_bytes, prefetch.dtoh_bytes, "{percent} %");
         }
+    }
+}
+
+/// A pointer says where memory begins, not where it ends. What was on the host when the recording
+/// began and never came, or shows in no fault, is neither planned for nor moved.
+#[test]
+fn what_never_came_to_the_card_is_not_taken_as_touched() {
+    let (job, card) = oversubscribed(141);
+    let touched_bytes = job.total_chunks() * CHUNK;
+    for emulated in [true, false] {
+        let mut made = Job {
+            starts_on_host: emulated,
+            slack_chunks: 2,
+            ..job.clone()
+        }
+        .make();
+        assert!(build(&made, card, Options::default()).touched_bytes > touched_bytes);
+        if emulated {
+            made.trace.header.emulated_card_bytes = Some(hbm_of(card));
+        } else {
+            made.trace.header.faults_recorded = true;
+            let chunks = |alloc: u32| {
+                let bytes = made.trace.allocs[alloc as usize].bytes;
+                (0..bytes / CHUNK - 2).map(move |chunk| (AllocId(alloc), chunk * CHUNK))
+            };
+            let all = (0..made.trace.allocs.len() as u32).flat_map(chunks);
+            let fault = |(alloc, offset)| Fault {
+                alloc,
+                offset,
+                ..Fault::default()
+            };
+            made.trace.faults = all.map(fault).collect();
+        }
+        let found = build(&made, card, Options::default());
+        assert_eq!(found.touched_bytes, touched_bytes, "emulated: {emulated}");
+        made.trace.totals.drops.cupti = 1;
+        let found = build(&made, card, Options::default());
+        assert!(found.touched_bytes > touched_bytes, "records were lost");
     }
 }
 

@@ -9,6 +9,7 @@
 
 use crate::num::{index, narrow};
 
+use super::farthest::Farthest;
 use super::walk::Walk;
 use super::{Counts, Inputs, Outcome};
 
@@ -34,7 +35,12 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
     }
     let wanted = inputs.recorded_bytes.unwrap_or(run.mean.demand_bytes);
     let missed = |outcome: &Outcome| outcome.counts.demand_bytes.abs_diff(wanted);
-    let mut best = staying(inputs, &run.order, 0);
+    // Where even turns move more than is wanted, what is needed last leaves.
+    let mut best = leaving_farthest(inputs);
+    let fifo = staying(inputs, &run.order, 0);
+    if missed(&fifo) < missed(&best) {
+        best = fifo;
+    }
     let (mut low, mut high) = (0, run.order.len());
     for _ in 0..HALVINGS {
         let count = (low + high) / 2;
@@ -61,6 +67,21 @@ fn staying(inputs: &Inputs<'_>, order: &[u32], count: usize) -> Outcome {
         }
     }
     walk.run(step)
+}
+
+/// Base that moves the least.
+fn leaving_farthest(inputs: &Inputs<'_>) -> Outcome {
+    let mut farthest = Farthest::new(inputs);
+    let mut walk = Walk::new(inputs);
+    walk.ordered = false;
+    walk.run(|walk, place| {
+        let touched = inputs.touches.touched(place);
+        walk.mark(touched);
+        let frames = walk.new_frames(touched);
+        farthest.make_room(walk, place, frames);
+        walk.fault_in(touched);
+        farthest.used(place, touched);
+    })
 }
 
 /// The driver at work on the whole card.

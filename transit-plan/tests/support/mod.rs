@@ -43,6 +43,10 @@ pub(crate) struct Job {
     pub(crate) second_stream: bool,
     /// Whether migrations carry the op they belong to.
     pub(crate) hints: bool,
+    /// Whether memory is on the host at first, as a recorder with an emulated card puts it.
+    pub(crate) starts_on_host: bool,
+    /// Chunks at the end of each allocation that nothing touches.
+    pub(crate) slack_chunks: u64,
 }
 
 impl Default for Job {
@@ -63,6 +67,8 @@ impl Default for Job {
             small_ops: 3,
             second_stream: false,
             hints: false,
+            starts_on_host: false,
+            slack_chunks: 0,
         }
     }
 }
@@ -152,7 +158,7 @@ impl Maker {
         for _ in 0..self.job.layers {
             let (w, a) = (self.job.weight_chunks, self.job.activation_chunks);
             for chunks in [w, w, w, w, a] {
-                let bytes = chunks * CHUNK;
+                let bytes = (chunks + self.job.slack_chunks) * CHUNK;
                 let at_op = OpSeq(self.seq());
                 self.trace.allocs.push(Alloc {
                     address,
@@ -202,7 +208,7 @@ impl Maker {
         let mut at = start + 100;
         let mut touched: Vec<(u32, u64)> = Vec::new();
         for alloc in allocs {
-            let chunks = self.trace.allocs[*alloc as usize].bytes / CHUNK;
+            let chunks = self.trace.allocs[*alloc as usize].bytes / CHUNK - self.job.slack_chunks;
             touched.extend((0..chunks).map(|chunk| (*alloc, chunk)));
         }
         for chunk in touched {
@@ -270,7 +276,7 @@ impl Maker {
             );
             at += 1_000;
         }
-        if !self.populated.insert(chunk) {
+        if !self.populated.insert(chunk) || self.job.starts_on_host {
             let part = CHUNK / self.job.records_per_chunk;
             for place in 0..self.job.records_per_chunk {
                 let cause = if place == 0 {
