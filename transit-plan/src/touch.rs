@@ -233,8 +233,8 @@ impl Absence {
 }
 
 /// What is known to be on the host, or nowhere, until it first migrates or faults: a recorder with an
-/// emulated card puts there what is allocated in its window; with recorded faults a chunk that shows
-/// in none was never touched.
+/// emulated card puts there what is allocated in its window; with recorded faults, or once the card
+/// has turned over, a chunk that shows in no record was never touched.
 fn at_first(timeline: &Timeline<'_>, space: &Space) -> Vec<u32> {
     let trace = timeline.trace();
     let mut absent = vec![0_u32; index(space.chunks())];
@@ -243,7 +243,7 @@ fn at_first(timeline: &Timeline<'_>, space: &Space) -> Vec<u32> {
         .emulated_card_bytes
         .is_some_and(|card| card > 0);
     let faults = trace.header.faults_recorded && !trace.faults.is_empty();
-    if !(on_host || faults) || trace.totals.drops.cupti > 0 {
+    if !(on_host || faults || has_turned(timeline)) || trace.totals.drops.cupti > 0 {
         return absent;
     }
     let begin = trace
@@ -279,6 +279,19 @@ fn at_first(timeline: &Timeline<'_>, space: &Space) -> Vec<u32> {
         }
     }
     absent
+}
+
+/// Whether the driver has evicted as much as the card holds: first in first out, all that was on the
+/// card has left it once by then, and a chunk that never did was never there.
+fn has_turned(timeline: &Timeline<'_>) -> bool {
+    let trace = timeline.trace();
+    let evicted = trace
+        .migrations
+        .iter()
+        .filter(|m| m.cause == Cause::Eviction);
+    let bytes: u64 = evicted.map(|migration| migration.bytes).sum();
+    let card = trace.header.device_total_bytes;
+    card > 0 && bytes >= card
 }
 
 fn note_absent(

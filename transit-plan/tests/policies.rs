@@ -401,6 +401,20 @@ fn what_never_came_to_the_card_is_not_taken_as_touched() {
     }
 }
 
+/// On a first-in-first-out card all that was there has left once when as much as it holds was evicted.
+#[test]
+fn what_never_left_a_card_that_turned_over_was_never_there() {
+    let (job, card) = oversubscribed(141);
+    let mut made = Job {
+        slack_chunks: 2,
+        ..job.clone()
+    }
+    .make();
+    made.trace.header.device_total_bytes = card * CHUNK;
+    let found = build(&made, card, Options::default());
+    assert_eq!(found.touched_bytes, job.total_chunks() * CHUNK);
+}
+
 #[test]
 fn an_emulated_prefetch_leaves_no_fault() {
     let (job, card) = oversubscribed(141);
