@@ -67,6 +67,9 @@ fn an_emulated_card_is_kept_to() {
             .pointer("/runs/1/median/peak_resident_bytes")
             .and_then(serde_json::Value::as_f64)
             .unwrap_or_else(|| panic!("no peak in {report}"));
-        assert!(peak <= card as f64, "{policy}: peak {peak} over card {card}");
+        assert!(
+            peak <= card as f64,
+            "{policy}: peak {peak} over card {card}"
+        );
     }
 }
