@@ -13,7 +13,7 @@ fn source(name: &str) -> PathBuf {
 }
 
 /// Compiles a program; `more` are further arguments (libraries to link).
-fn compile(gpu: &SoftGpu, name: &str, more: &[&Path]) -> PathBuf {
+pub(crate) fn compile(gpu: &SoftGpu, name: &str, more: &[&Path]) -> PathBuf {
     let out = gpu.folder().join(name.trim_end_matches(".c"));
     let mut command = Command::new("gcc");
     command
@@ -21,7 +21,7 @@ fn compile(gpu: &SoftGpu, name: &str, more: &[&Path]) -> PathBuf {
         .arg(&out)
         .arg(source(name))
         .args(more)
-        .arg("-ldl");
+        .args(["-ldl", "-lpthread", "-lm"]);
     let output = command.output().unwrap();
     assert!(
         output.status.success(),

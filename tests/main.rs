@@ -15,6 +15,7 @@ mod hazards;
 mod launchers;
 mod policies;
 mod recorder;
+mod storms;
 mod tidy;
 mod trainer;
 mod util;

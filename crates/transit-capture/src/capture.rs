@@ -233,7 +233,7 @@ impl Capture {
         let extents = self
             .with_collector(|collector, _| collector.converted())
             .unwrap_or_default();
-        if !self.settler.captured() {
+        if let Some(_turn) = self.settler.turn() {
             self.settler.to_host(driver, &extents);
         }
     }
@@ -241,7 +241,7 @@ impl Capture {
     /// Work issued before the window must not be taken for the window's. Waits for it, but not for
     /// long: an excluded caller's op may need the very thread that waits here.
     fn let_earlier_ops_end(&self) {
-        let Some(driver) = self.driver.get().filter(|_| !self.settler.captured()) else {
+        let (Some(driver), Some(_turn)) = (self.driver.get(), self.settler.turn()) else {
             return;
         };
         let streams: Vec<usize> = lock(&self.streams)
@@ -344,11 +344,11 @@ impl Capture {
             let extent = (allocation.address, allocation.bytes);
             self.with_collector(|collector, _| collector.allocated(allocation.id, extent));
         }
-        let starts_on_host = self.config().card_bytes.is_some()
-            && allocation.converted
-            && self.is_open()
-            && !self.settler.captured();
-        if let Some(driver) = self.driver.get().filter(|_| starts_on_host) {
+        let starts_on_host =
+            self.config().card_bytes.is_some() && allocation.converted && self.is_open();
+        if let Some(driver) = self.driver.get().filter(|_| starts_on_host)
+            && let Some(_turn) = self.settler.turn()
+        {
             self.settler
                 .to_host(driver, &[(allocation.address, allocation.bytes)]);
         }
@@ -398,7 +398,8 @@ impl Capture {
         }
     }
 
-    /// A capture began or ended on a stream of the job.
+    /// A capture is about to begin or has ended on a stream of the job. The beginning waits for a
+    /// thread that is settling, bounded.
     pub fn capturing(&self, begin: bool) {
         self.settler.capturing(begin);
         if self.is_open() {
@@ -472,10 +473,6 @@ impl Capture {
             self.settler.count(false);
             return;
         }
-        if self.settler.captured() {
-            self.settler.count(false);
-            return;
-        }
         let Some(_turn) = self.settler.turn() else {
             self.settler.count(false);
             return;
@@ -514,7 +511,7 @@ impl Capture {
     /// of a tracked iteration, whose plan knows what is resident. The caller's context must be
     /// current and nothing may be captured.
     pub fn evict_unless(&self, device: u32, keep: &dyn Fn(Chunk) -> bool) {
-        let Some(driver) = self.driver.get().filter(|_| !self.settler.captured()) else {
+        let (Some(driver), Some(_turn)) = (self.driver.get(), self.settler.turn()) else {
             return;
         };
         let gone = self.with_collector(|collector, _| collector.remove_unless(device, keep));
@@ -536,8 +533,8 @@ impl Capture {
             .is_some_and(|started| started.paging.load(Ordering::Relaxed))
     }
 
-    /// A context is about to be destroyed, and what we have in it.
-    pub fn context_ends(&self, context: usize) {
+    /// A context has been destroyed, and what we had in it.
+    pub fn context_gone(&self, context: usize) {
         self.settler.forget(context);
     }
 

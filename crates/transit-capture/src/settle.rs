@@ -17,6 +17,9 @@ use crate::collect::Extent;
 /// Longest wait for one op while an excluded caller's op is in flight, and for another thread
 /// that is settling.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Longest wait of a capture's beginning for a thread that is settling: what settles waits for the
+/// device, and a capture begun meanwhile is lost.
+const CAPTURE_PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_micros(50);
 
 /// Counts for the header and the last line.
@@ -64,7 +67,7 @@ pub(crate) struct Turn<'a>(&'a Settler);
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         *self.0.busy.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        self.0.idle.notify_one();
+        self.0.idle.notify_all();
     }
 }
 
@@ -85,25 +88,33 @@ impl Settler {
         }
     }
 
-    /// A capture began or ended.
+    /// A capture is about to begin or has ended. The beginning waits for a thread that is making
+    /// driver calls for us, which would ruin the capture; [`Self::turn`] gives no more turns.
     pub(crate) fn capturing(&self, begin: bool) {
         self.captures
-            .fetch_add(if begin { 1 } else { -1 }, Ordering::Relaxed);
+            .fetch_add(if begin { 1 } else { -1 }, Ordering::SeqCst);
+        if begin {
+            let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+            let _idle = self
+                .idle
+                .wait_timeout_while(busy, CAPTURE_PATIENCE, |busy| *busy);
+        }
     }
 
     /// Whether any stream is captured.
     pub(crate) fn captured(&self) -> bool {
-        self.captures.load(Ordering::Relaxed) > 0
+        self.captures.load(Ordering::SeqCst) > 0
     }
 
-    /// This thread's turn to settle; `None` if another thread did not finish in time.
+    /// This thread's turn to make driver calls that a capture does not bear; `None` while any
+    /// stream is captured, or if another thread did not finish in time.
     pub(crate) fn turn(&self) -> Option<Turn<'_>> {
         let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut busy, _) = self
             .idle
             .wait_timeout_while(busy, PATIENCE, |busy| *busy)
             .unwrap_or_else(PoisonError::into_inner);
-        if *busy {
+        if *busy || self.captured() {
             return None;
         }
         *busy = true;

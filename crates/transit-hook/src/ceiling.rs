@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 
 use crate::driver::Driver;
 use crate::ledger::Sum;
+use crate::observer::Allocation;
 use crate::settings::Settings;
 use crate::{host, log};
 
@@ -238,6 +239,15 @@ pub(crate) fn ask_unconverted(
 pub(crate) fn give_back_unconverted(device: u32, bytes: u64) {
     if let Some(book) = book(device) {
         book.unconverted.sub(bytes);
+    }
+}
+
+/// An allocation of the ledger is gone.
+pub(crate) fn freed(allocation: &Allocation) {
+    if allocation.managed {
+        give_back(allocation.device, allocation.bytes);
+    } else {
+        give_back_unconverted(allocation.device, allocation.bytes);
     }
 }
 

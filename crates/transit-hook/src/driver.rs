@@ -92,6 +92,12 @@ driver_table! {
     ctx_set_current = "cuCtxSetCurrent": fn(Handle);
     /// `cuCtxSynchronize`.
     ctx_sync = "cuCtxSynchronize": fn();
+    /// `cuDevicePrimaryCtxRetain`.
+    primary_retain = "cuDevicePrimaryCtxRetain": fn(*mut Handle, c_int);
+    /// `cuDevicePrimaryCtxRelease_v2`, else the first form.
+    primary_release = "cuDevicePrimaryCtxRelease_v2" or "cuDevicePrimaryCtxRelease": fn(c_int);
+    /// `cuDevicePrimaryCtxGetState`.
+    primary_state = "cuDevicePrimaryCtxGetState": fn(c_int, *mut c_uint, *mut c_int);
     /// `cuDeviceGetAttribute`.
     device_get_attribute = "cuDeviceGetAttribute": fn(*mut c_int, c_int, c_int);
     /// `cuDeviceGetCount`.
@@ -325,6 +331,24 @@ impl Driver {
     /// Makes `context` current on this thread.
     pub fn ctx_set(&self, context: Handle) -> Outcome {
         call!(self.ctx_set_current, context)
+    }
+
+    /// Whether a device's primary context exists.
+    pub fn primary_active(&self, device: c_int) -> Outcome<bool> {
+        let (mut flags, mut active) = (0, 0);
+        call!(self.primary_state, device, &raw mut flags, &raw mut active)?;
+        Ok(active != 0)
+    }
+
+    /// A device's primary context, if it exists. Makes none and keeps none.
+    pub fn primary_context(&self, device: c_int) -> Outcome<Option<Handle>> {
+        if !self.primary_active(device)? || self.primary_release.is_none() {
+            return Ok(None);
+        }
+        let mut context = 0;
+        call!(self.primary_retain, &raw mut context, device)?;
+        call!(self.primary_release, device)?;
+        Ok(Some(context))
     }
 
     /// The current context's handle; 0 if there is none.

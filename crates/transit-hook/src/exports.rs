@@ -162,8 +162,6 @@ macro_rules! __dlsym_export {
         #[unsafe(naked)]
         unsafe extern "C" fn dlsym() {
             ::core::arch::naked_asm!(
-                "cmp rdi, -1",
-                "je 2f",
                 "test rsi, rsi",
                 "je 2f",
                 "cmp byte ptr [rsi], 0x63",
@@ -209,8 +207,6 @@ macro_rules! __dlsym_export {
         #[unsafe(naked)]
         unsafe extern "C" fn dlsym() {
             ::core::arch::naked_asm!(
-                "cmn x0, #1",
-                "b.eq 2f",
                 "cbz x1, 2f",
                 "ldrb w9, [x1]",
                 "cmp w9, #0x63",

@@ -92,6 +92,16 @@ impl<T> HandleMap<T> {
         unsafe { fresh.as_ref() }
     }
 
+    /// Forgets every handle whose value is `gone`.
+    pub(crate) fn remove_where(&self, gone: impl Fn(&T) -> bool) {
+        for place in &self.places {
+            let key = place.key.load(Ordering::Acquire);
+            if key != 0 && key != REMOVED && self.get(key).is_some_and(&gone) {
+                self.remove(key);
+            }
+        }
+    }
+
     /// Forgets a handle (it was destroyed).
     pub(crate) fn remove(&self, key: usize) {
         let mut retired = self.edits.lock().unwrap_or_else(PoisonError::into_inner);

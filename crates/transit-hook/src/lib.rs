@@ -15,6 +15,7 @@
 mod callers;
 pub mod card;
 mod ceiling;
+mod contexts;
 pub mod coverage;
 pub mod driver;
 mod elf;

@@ -33,6 +33,8 @@ pub struct Allocation {
     pub bytes: u64,
     /// CUDA device ordinal.
     pub device: u32,
+    /// The driver's handle of the context it ends with; 0 if none was current.
+    pub context: usize,
     /// Turned into managed memory by us.
     pub converted: bool,
     /// Managed memory at all (converted, or the job's own).
@@ -125,11 +127,15 @@ pub trait Observer: Sync {
     fn after_op(&self, op: &OpCall<'_>, result: u32);
     /// The host is about to wait, or has waited, for the device.
     fn synchronised(&self);
-    /// A capture began (`true`) or ended on a stream of the job.
+    /// A capture is about to begin (`true`) on a stream of the job, or has ended or come to
+    /// nothing. Many a driver call of any thread ruins a capture: once `capturing(true)` has
+    /// returned, no such call of ours may be under way, and none may begin until the end.
     fn capturing(&self, begin: bool);
     /// A context may be about to be destroyed (a release of a primary context need not be its
     /// last, and a job may make another): bring files up to date. Never in a forked child.
     fn context_ends(&self) {}
+    /// A context has been destroyed, and everything made in it.
+    fn context_gone(&self, _context: usize) {}
     /// The process is about to exit: finish files now. At most once, never in a forked child.
     fn closing(&self);
     /// Whether [`OpCall::host_ns`] is needed; reading the clock is a third of a hook's cost. Asked

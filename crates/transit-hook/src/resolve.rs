@@ -1,9 +1,8 @@
 //! Finding real symbols past our own exports, and the answer of our own `dlsym`.
 //!
-//! The exported `dlsym` (see [`crate::export_all!`]) is a naked function: `RTLD_NEXT` and every
-//! name that does not start with `cu` jump to the real one with the caller's return address in
-//! place, because that address decides what `RTLD_NEXT` and `RTLD_DEFAULT` mean. Only known driver
-//! names come here.
+//! The exported `dlsym` (see [`crate::export_all!`]) is a naked function: every name that does not
+//! start with `cu`, and whatever is left to the real one to decide, jumps to it with the caller's
+//! return address in place, because that address decides what `RTLD_NEXT` and `RTLD_DEFAULT` mean.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
@@ -124,6 +123,13 @@ pub unsafe fn look_up(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let Some(hook) = hooks::by_name(wanted) else {
         return REAL_DECIDES;
     };
+    if handle == libc::RTLD_NEXT {
+        // A program before us would find our export, driver or not. Where there is no driver there
+        // is no next one, and the failed call has said so to `dlerror`.
+        let next = real_dlsym(handle, name);
+        let absent = next.is_null() && libcuda().is_none();
+        return if absent { ANSWER_NULL } else { REAL_DECIDES };
+    }
     let mut found = real_dlsym(handle, name);
     if found.is_null() {
         // Asked again by the stub, so that `dlerror` says the right thing.

@@ -179,15 +179,6 @@ extern "C" fn at_exit() {
     let _ = guard::protect(close_once);
 }
 
-/// Tells the observer that a context may be about to go.
-pub(crate) fn context_ends() {
-    if STATE.load(Ordering::Acquire) == LIVE
-        && let Some(observer) = observer()
-    {
-        observer.context_ends();
-    }
-}
-
 /// Tells the observer to finish, at most once and never in a forked child.
 pub(crate) fn close_once() {
     static CLOSED: AtomicBool = AtomicBool::new(false);

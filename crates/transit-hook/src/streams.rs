@@ -28,6 +28,8 @@ pub(crate) struct Stream {
     pub(crate) device: u32,
     /// Handle that means this stream to calls without the per-thread suffix.
     pub(crate) handle: Handle,
+    /// The context it ends with.
+    context: Handle,
 }
 
 thread_local! {
@@ -40,7 +42,7 @@ static CAPTURES: AtomicU32 = AtomicU32::new(0);
 
 fn known() -> &'static HandleMap<Stream> {
     static KNOWN: OnceLock<HandleMap<Stream>> = OnceLock::new();
-    KNOWN.get_or_init(|| HandleMap::new(1 << 12))
+    KNOWN.get_or_init(|| HandleMap::new(1 << 14))
 }
 
 /// The stream that `handle` means to an entry point, `per_thread` for one with a per-thread
@@ -94,6 +96,10 @@ fn mine(driver: &Driver, context: Handle) -> Stream {
     stream
 }
 
+/// What all streams are that come when the table is full: numbering each of their ops' streams
+/// anew would never end.
+static REST: OnceLock<Stream> = OnceLock::new();
+
 #[derive(Debug, Default)]
 struct Turns {
     streams: u32,
@@ -109,6 +115,9 @@ fn first_use(driver: &Driver, handle: Handle, context: Handle, key: usize) -> St
     let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(stream) = known().get(key) {
         return *stream;
+    }
+    if let Some(rest) = REST.get() {
+        return Stream { handle, ..*rest };
     }
     let turns = turns.get_or_insert_default();
     let (kind, code) = match handle {
@@ -131,8 +140,15 @@ fn first_use(driver: &Driver, handle: Handle, context: Handle, key: usize) -> St
             handle,
         });
     }
-    let stream = Stream { id, device, handle };
-    let _ = known().insert(key, stream);
+    let stream = Stream {
+        id,
+        device,
+        handle,
+        context,
+    };
+    if known().insert(key, stream).is_none() {
+        let _ = REST.set(stream);
+    }
     stream
 }
 
@@ -141,6 +157,12 @@ pub(crate) fn destroyed(handle: Handle) {
     if handle > PER_THREAD {
         known().remove(handle);
     }
+}
+
+/// A context is gone, and its streams with it. (A thread may keep the number of its per-thread
+/// stream if the very next context has the same handle.)
+pub(crate) fn context_gone(context: Handle) {
+    known().remove_where(|stream| stream.context == context);
 }
 
 /// A capture began somewhere.

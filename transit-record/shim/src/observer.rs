@@ -77,6 +77,10 @@ impl Observer for Recorder {
         RECORDER.capture.checkpoint();
     }
 
+    fn context_gone(&self, context: usize) {
+        RECORDER.capture.context_gone(context);
+    }
+
     fn closing(&self) {
         let outcome = RECORDER.capture.finish();
         let Some(config) = self.config.get().filter(|config| !config.quiet) else {

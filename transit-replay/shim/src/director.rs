@@ -193,6 +193,10 @@ impl Observer for Director {
         CAPTURE.checkpoint();
     }
 
+    fn context_gone(&self, context: usize) {
+        CAPTURE.context_gone(context);
+    }
+
     fn closing(&self) {
         let written = CAPTURE.finish();
         if let Some(outcome) = written.filter(|outcome| outcome.totals.drops != Drops::default()) {

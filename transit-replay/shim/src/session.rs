@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use transit_capture::Capture;
 use transit_format::plan::model::Action;
@@ -21,6 +22,8 @@ use crate::placed::Placed;
 use crate::rebase::{self, PIECES, Piece};
 use crate::tally::{Summary, Tally, add};
 
+/// Longest wait of a capture's beginning for threads that are issuing.
+const ISSUE_PATIENCE: Duration = Duration::from_secs(10);
 /// Allocations advised between two looks at the ledger.
 const ADVISED_AT_ONCE: usize = 64;
 
@@ -41,6 +44,8 @@ pub(crate) struct Session {
     advised: AtomicBool,
     /// Captures open anywhere in the process.
     captures: AtomicU32,
+    /// Threads that are issuing steps or advice at this moment.
+    issuing: AtomicU32,
     /// What was done.
     pub(crate) tally: Tally,
 }
@@ -60,6 +65,7 @@ impl Session {
             card: (script.shape.card_bytes > 0).then(|| Card::new(capture)),
             advised: AtomicBool::new(false),
             captures: AtomicU32::new(0),
+            issuing: AtomicU32::new(0),
             tally: Tally::default(),
             script,
             bindings,
@@ -106,9 +112,11 @@ impl Session {
         let bound = self
             .ledger()
             .allocated(&self.script, &self.bindings, allocation);
-        if bound.is_some() && !self.capturing() {
-            self.placed
-                .follow(&self.issuer(), &self.ledger, allocation.device);
+        if bound.is_some() {
+            self.unless_capturing(|| {
+                self.placed
+                    .follow(&self.issuer(), &self.ledger, allocation.device);
+            });
         }
     }
 
@@ -117,22 +125,34 @@ impl Session {
         self.ledger().freeing(&self.bindings, allocation);
     }
 
-    /// A capture began or ended.
+    /// A capture is about to begin or has ended. A prefetch or advice made by any thread would
+    /// ruin it, even on another stream (error 900, and the capture is lost): the beginning waits
+    /// for threads that are issuing, which never takes long, and bounded in case it does.
     pub(crate) fn captured(&self, begin: bool) {
-        if begin {
-            self.captures.fetch_add(1, Ordering::AcqRel);
+        if !begin {
+            let down = |open: u32| Some(open.saturating_sub(1));
+            let _ = self
+                .captures
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, down);
             return;
         }
-        let down = |open: u32| Some(open.saturating_sub(1));
-        let _ = self
-            .captures
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, down);
+        self.captures.fetch_add(1, Ordering::SeqCst);
+        let began = Instant::now();
+        while self.issuing.load(Ordering::SeqCst) > 0 && began.elapsed() < ISSUE_PATIENCE {
+            std::thread::yield_now();
+        }
     }
 
-    /// Whether any capture is open: a prefetch or advice made by its thread would ruin it, even
-    /// on another stream (error 900, and the capture is lost).
-    fn capturing(&self) -> bool {
-        self.captures.load(Ordering::Acquire) > 0
+    /// Does what a capture does not bear, unless one is open; whether it was done.
+    fn unless_capturing(&self, work: impl FnOnce()) -> bool {
+        // Counted first: a capture that begins now either is seen here or waits for this thread.
+        self.issuing.fetch_add(1, Ordering::SeqCst);
+        let free = self.captures.load(Ordering::SeqCst) == 0;
+        if free {
+            work();
+        }
+        self.issuing.fetch_sub(1, Ordering::SeqCst);
+        free
     }
 
     /// An op is about to be issued.
@@ -176,17 +196,18 @@ impl Session {
         if let Some(whole) = verdict.settle {
             self.settle(whole, call.device);
         }
-        if self.capturing() {
+        let done = self.unless_capturing(|| {
+            if verdict.midpoint && self.script.shape.advise_all_at_midpoint {
+                self.advise_all();
+            }
+            if verdict.steps.count > 0 && verdict.moved {
+                self.moved_steps(call, verdict);
+            } else if verdict.steps.count > 0 {
+                self.issuer().steps(verdict.steps, Target::of(call));
+            }
+        });
+        if !done {
             add(&self.tally.under_capture, u64::from(verdict.steps.count));
-            return;
-        }
-        if verdict.midpoint && self.script.shape.advise_all_at_midpoint {
-            self.advise_all();
-        }
-        if verdict.steps.count > 0 && verdict.moved {
-            self.moved_steps(call, verdict);
-        } else if verdict.steps.count > 0 {
-            self.issuer().steps(verdict.steps, Target::of(call));
         }
     }
 
@@ -252,8 +273,8 @@ impl Session {
             resolved
         });
         drop(ledger);
-        if resolved.is_some_and(|resolved| resolved.changed > 0) && !self.capturing() {
-            self.placed.follow(&self.issuer(), &self.ledger, device);
+        if resolved.is_some_and(|resolved| resolved.changed > 0) {
+            self.unless_capturing(|| self.placed.follow(&self.issuer(), &self.ledger, device));
         }
     }
 

@@ -140,23 +140,24 @@ impl Ledger {
         }
     }
 
-    /// Enters an allocation, giving it its number.
-    pub(crate) fn insert(&self, mut allocation: Allocation) -> Allocation {
+    /// Enters an allocation, giving it its number. Also returns what was at its base before: a
+    /// leftover of a free that we did not see.
+    pub(crate) fn insert(&self, mut allocation: Allocation) -> (Allocation, Option<Allocation>) {
         let mut books = self.books();
         allocation.id = AllocId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        self.enter(&mut books, allocation.clone());
-        allocation
+        let stale = self.enter(&mut books, allocation.clone());
+        (allocation, stale)
     }
 
     /// Enters an allocation again, with the number it had (its free failed).
     pub(crate) fn restore(&self, allocation: Allocation) {
-        self.enter(&mut self.books(), allocation);
+        let _ = self.enter(&mut self.books(), allocation);
     }
 
-    fn enter(&self, books: &mut Books, allocation: Allocation) {
-        // An entry at the same base is a leftover of a free we did not see.
-        if let Some(stale) = books.by_base.remove(&allocation.address) {
-            self.forget(books, &stale);
+    fn enter(&self, books: &mut Books, allocation: Allocation) -> Option<Allocation> {
+        let stale = books.by_base.remove(&allocation.address);
+        if let Some(stale) = &stale {
+            self.forget(books, stale);
         }
         let slot = if allocation.managed {
             let range = Range {
@@ -178,6 +179,28 @@ impl Ledger {
         books
             .by_base
             .insert(allocation.address, Entry { allocation, slot });
+        stale.map(|stale| stale.allocation)
+    }
+
+    /// Takes out every allocation of a context that is gone, in the order they were made.
+    pub(crate) fn remove_of(&self, context: usize) -> Vec<Allocation> {
+        let mut books = self.books();
+        let of_context = |entry: &Entry| context != 0 && entry.allocation.context == context;
+        let found: Vec<u64> = books
+            .by_base
+            .iter()
+            .filter(|(_, entry)| of_context(entry))
+            .map(|(base, _)| *base)
+            .collect();
+        let mut gone = Vec::new();
+        for base in found {
+            if let Some(entry) = books.by_base.remove(&base) {
+                self.forget(&mut books, &entry);
+                gone.push(entry.allocation);
+            }
+        }
+        gone.sort_unstable_by_key(|allocation| allocation.id.0);
+        gone
     }
 
     fn forget(&self, books: &mut Books, entry: &Entry) {
@@ -198,12 +221,14 @@ impl Ledger {
     /// Takes out the allocation at a base address.
     pub(crate) fn remove(&self, base: u64) -> Option<Allocation> {
         let mut books = self.books();
-        let Some(entry) = books.by_base.remove(&base) else {
-            self.unknown_frees.fetch_add(1, Ordering::Relaxed);
-            return None;
-        };
+        let entry = books.by_base.remove(&base)?;
         self.forget(&mut books, &entry);
         Some(entry.allocation)
+    }
+
+    /// Counts a free of an address that was never seen at allocation.
+    pub(crate) fn unknown_free(&self) {
+        self.unknown_frees.fetch_add(1, Ordering::Relaxed);
     }
 
     #[inline]

@@ -24,7 +24,7 @@ fn both() -> [Ledger; 2] {
 fn an_address_is_found_from_the_first_to_the_last_byte() {
     for ledger in both() {
         let base = 0x7f00_0020_0000;
-        let made = ledger.insert(managed(base, 5 * MIB));
+        let (made, _) = ledger.insert(managed(base, 5 * MIB));
         for offset in [0, 1, 2 * MIB, 4 * MIB, 5 * MIB - 1] {
             let found = ledger.find(base + offset).unwrap();
             assert_eq!(
@@ -84,6 +84,7 @@ fn unconverted_memory_is_counted_but_not_found() {
 fn a_free_of_something_unknown_changes_no_sum() {
     let ledger = Ledger::new(true).unwrap();
     assert!(ledger.remove(0xdead_0000).is_none());
+    ledger.unknown_free();
     ledger.other_device_bytes().sub(1 << 40);
     let counters = ledger.counters();
     assert_eq!((counters.unknown_frees, counters.unconverted_bytes), (1, 0));
@@ -93,9 +94,14 @@ fn a_free_of_something_unknown_changes_no_sum() {
 fn an_address_given_again_belongs_to_the_new_allocation() {
     let ledger = Ledger::new(true).unwrap();
     let base = 0x7f12_0000_0000;
-    let first = ledger.insert(managed(base, 8 * MIB));
+    let (first, _) = ledger.insert(managed(base, 8 * MIB));
     // The free was not seen.
-    let second = ledger.insert(managed(base, 2 * MIB));
+    let (second, stale) = ledger.insert(managed(base, 2 * MIB));
+    assert_eq!(
+        stale.unwrap().id,
+        first.id,
+        "to be given back to the ceiling"
+    );
     assert_ne!(first.id, second.id);
     assert_eq!(ledger.find(base).unwrap().alloc, second.id);
     assert_eq!(ledger.find(base + 4 * MIB), None);
@@ -106,11 +112,33 @@ fn an_address_given_again_belongs_to_the_new_allocation() {
 }
 
 #[test]
+fn what_a_context_held_goes_with_it_and_nothing_else() {
+    let ledger = Ledger::new(true).unwrap();
+    let bases = [0x7f13_0000_0000, 0x7f14_0000_0000, 0x7f15_0000_0000];
+    for (base, context) in bases.into_iter().zip([7, 8, 7]) {
+        let allocation = Allocation {
+            context,
+            ..managed(base, 4 * MIB)
+        };
+        ledger.insert(allocation);
+    }
+    assert!(ledger.remove_of(0).is_empty() && ledger.remove_of(9).is_empty());
+    let gone = ledger.remove_of(7);
+    assert_eq!(
+        gone.iter().map(|a| a.address).collect::<Vec<_>>(),
+        [bases[0], bases[2]]
+    );
+    assert_eq!(ledger.find(bases[0]), None);
+    assert!(ledger.find(bases[1]).is_some());
+    assert_eq!(ledger.counters().converted_bytes, 4 * MIB);
+}
+
+#[test]
 fn readers_see_whole_allocations_while_others_come_and_go() {
     let ledger = Ledger::new(true).unwrap();
     let stop = AtomicBool::new(false);
     let steady = 0x7f50_0000_0000;
-    let made = ledger.insert(managed(steady, 2 * MIB + 4096));
+    let (made, _) = ledger.insert(managed(steady, 2 * MIB + 4096));
     std::thread::scope(|scope| {
         for thread in 0..2_u64 {
             let ledger = &ledger;

@@ -3,9 +3,10 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use super::stub;
-use crate::driver::{NO_DEVICE, NOT_FOUND, SUCCESS};
+use crate::driver::{Handle, NO_DEVICE, NOT_FOUND, SUCCESS};
 use crate::hooks::{Hook, real};
-use crate::{guard, proc_address, state};
+use crate::ops::hooked;
+use crate::{contexts, guard, proc_address, state};
 
 /// `cuInit`: after its first success the shim goes live.
 ///
@@ -90,28 +91,55 @@ unsafe fn substitute(result: u32, symbol: *const c_char, answer: *mut *mut c_voi
     }
 }
 
-unsafe extern "C" fn context_ends<const HOOK: usize>(argument: usize) -> u32 {
-    let hook = match HOOK {
-        0 => Hook::cuCtxDestroy,
-        1 => Hook::cuCtxDestroy_v2,
-        2 => Hook::cuDevicePrimaryCtxRelease,
-        3 => Hook::cuDevicePrimaryCtxRelease_v2,
-        4 => Hook::cuDevicePrimaryCtxReset,
-        _ => Hook::cuDevicePrimaryCtxReset_v2,
+unsafe extern "C" fn destroy<const FORM: usize>(context: Handle) -> u32 {
+    let hook = if FORM == 0 {
+        Hook::cuCtxDestroy
+    } else {
+        Hook::cuCtxDestroy_v2
     };
-    let Some(real) = real!(hook, unsafe extern "C" fn(usize) -> u32) else {
+    let Some(real) = real!(hook, unsafe extern "C" fn(Handle) -> u32) else {
         return NOT_FOUND;
     };
-    if let Some(_guard) = guard::enter() {
-        let _ = guard::protect(state::context_ends);
-    }
     // SAFETY: the caller's argument.
-    unsafe { real(argument) }
+    let plain = || unsafe { real(context) };
+    hooked(plain, |_, ledger, real_call| {
+        contexts::may_end();
+        let result = real_call();
+        if result == SUCCESS {
+            contexts::gone(ledger, context);
+        }
+        result
+    })
 }
 
-stub!(cuCtxDestroy, none, context_ends::<0>);
-stub!(cuCtxDestroy_v2, none, context_ends::<1>);
-stub!(cuDevicePrimaryCtxRelease, none, context_ends::<2>);
-stub!(cuDevicePrimaryCtxRelease_v2, none, context_ends::<3>);
-stub!(cuDevicePrimaryCtxReset, none, context_ends::<4>);
-stub!(cuDevicePrimaryCtxReset_v2, none, context_ends::<5>);
+/// Releases and resets of a primary context: a release ends it if it was the last, a reset always.
+unsafe extern "C" fn primary<const FORM: usize>(device: c_int) -> u32 {
+    let hook = match FORM {
+        0 => Hook::cuDevicePrimaryCtxRelease,
+        1 => Hook::cuDevicePrimaryCtxRelease_v2,
+        2 => Hook::cuDevicePrimaryCtxReset,
+        _ => Hook::cuDevicePrimaryCtxReset_v2,
+    };
+    let Some(real) = real!(hook, unsafe extern "C" fn(c_int) -> u32) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's argument.
+    let plain = || unsafe { real(device) };
+    hooked(plain, |driver, ledger, real_call| {
+        contexts::may_end();
+        let context = driver.primary_context(device).ok().flatten();
+        let result = real_call();
+        let ended = FORM >= 2 || driver.primary_active(device) == Ok(false);
+        if let Some(context) = context.filter(|_| result == SUCCESS && ended) {
+            contexts::gone(ledger, context);
+        }
+        result
+    })
+}
+
+stub!(cuCtxDestroy, none, destroy::<0>);
+stub!(cuCtxDestroy_v2, none, destroy::<1>);
+stub!(cuDevicePrimaryCtxRelease, none, primary::<0>);
+stub!(cuDevicePrimaryCtxRelease_v2, none, primary::<1>);
+stub!(cuDevicePrimaryCtxReset, none, primary::<2>);
+stub!(cuDevicePrimaryCtxReset_v2, none, primary::<3>);

@@ -2,10 +2,10 @@
 
 use core::ffi::c_void;
 
-use super::stub;
+use super::{pools, stub};
 use crate::callers::{self, Caller};
 use crate::ceiling::{self, Verdict};
-use crate::driver::{Driver, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{Driver, Handle, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::{Hook, real};
 use crate::ledger::Ledger;
 use crate::observer::Allocation;
@@ -26,6 +26,7 @@ stub!(cuIpcGetMemHandle, none, ipc_handle);
 struct Request {
     bytes: u64,
     device: u32,
+    context: Handle,
     caller: Caller,
 }
 
@@ -67,6 +68,7 @@ fn request(driver: &Driver, bytes: u64, from: usize) -> Request {
     Request {
         bytes,
         device: driver.ctx_device().unwrap_or(0),
+        context: driver.ctx_current().unwrap_or(0),
         caller: callers::who(from),
     }
 }
@@ -130,15 +132,19 @@ fn keep_from_children(address: u64, bytes: usize) {
 
 /// Enters an allocation and tells the observer.
 fn enter(ledger: &Ledger, request: &Request, address: u64, converted: bool, managed: bool) {
-    let allocation = ledger.insert(Allocation {
+    let (allocation, stale) = ledger.insert(Allocation {
         id: Default::default(),
         address,
         bytes: request.bytes,
         device: request.device,
+        context: request.context,
         converted,
         managed,
         caller: request.caller.name,
     });
+    if let Some(stale) = stale {
+        ceiling::freed(&stale);
+    }
     coverage::report_once();
     if let Some(observer) = state::observer() {
         observer.allocated(&allocation);
@@ -283,18 +289,14 @@ pub(super) fn free_known(ledger: &Ledger, address: u64, real_call: &dyn Fn() -> 
         observer.freeing(&allocation);
     }
     let Some(allocation) = ledger.remove(address) else {
-        return real_call();
+        return pools::free_other(ledger, address, real_call);
     };
     let result = real_call();
     if result != SUCCESS {
         ledger.restore(allocation);
         return result;
     }
-    if allocation.managed {
-        ceiling::give_back(allocation.device, allocation.bytes);
-    } else {
-        ceiling::give_back_unconverted(allocation.device, allocation.bytes);
-    }
+    ceiling::freed(&allocation);
     result
 }
 

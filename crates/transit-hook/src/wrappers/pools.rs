@@ -11,7 +11,7 @@ use crate::ceiling;
 use crate::driver::{Driver, Handle, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::{Hook, real};
 use crate::ops::hooked;
-use crate::{coverage, ledger, state};
+use crate::{coverage, ledger, state, streams};
 
 stub!(cuMemAllocAsync, 3, alloc_async::<false>);
 stub!(cuMemAllocAsync_ptsz, 3, alloc_async::<true>);
@@ -95,6 +95,23 @@ fn counted(
     }
     hold(kind, key(), device, bytes);
     result
+}
+
+/// Frees memory that is not in the ledger of `cuMemAlloc`: `cuMemFree` takes pool memory as well.
+pub(super) fn free_other(
+    ledger: &ledger::Ledger,
+    address: u64,
+    real_call: &dyn Fn() -> u32,
+) -> u32 {
+    let known = HELD
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .as_ref()
+        .is_some_and(|held| held.contains_key(&(Kind::Pool, address)));
+    if !known {
+        ledger.unknown_free();
+    }
+    released(Kind::Pool, address, real_call)
 }
 
 fn device_of(driver: &Driver) -> u32 {
@@ -185,6 +202,10 @@ unsafe extern "C" fn free_async<const PER_THREAD: bool>(address: u64, stream: Ha
     // SAFETY: the caller's arguments.
     let plain = || unsafe { real(address, stream) };
     hooked(plain, |driver, ledger, real_call| {
+        if streams::captured(driver, streams::canonical(stream, PER_THREAD)) {
+            // A node of a graph: nothing is freed now, and waiting would ruin the capture.
+            return real_call();
+        }
         if let Some(known) = ledger.at_base(address) {
             if known.converted {
                 return free_converted(driver, ledger, address, stream, PER_THREAD);
@@ -203,7 +224,7 @@ fn free_converted(
     stream: Handle,
     per_thread: bool,
 ) -> u32 {
-    let stream = crate::streams::canonical(stream, per_thread);
+    let stream = streams::canonical(stream, per_thread);
     if let Err(error) = driver.stream_synchronize(stream) {
         return error;
     }

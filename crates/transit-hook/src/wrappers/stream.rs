@@ -95,13 +95,15 @@ unsafe extern "C" fn begin<const HOOK: usize>(
     // SAFETY: the caller's arguments; shorter forms do not read the last ones.
     let plain = || unsafe { real(stream, second, third, fourth, fifth, sixth) };
     hooked(plain, |_, _, real_call| {
-        // Counted before, so that no op of another thread slips into the capture unseen.
+        // Counted and told before, so that no op of another thread slips into the capture unseen
+        // and no work of ours on another thread is still under way when it begins.
         streams::capture_began();
+        if let Some(observer) = state::observer() {
+            observer.capturing(true);
+        }
         let result = real_call();
         if result != SUCCESS {
-            streams::capture_ended();
-        } else if let Some(observer) = state::observer() {
-            observer.capturing(true);
+            capture_over();
         }
         result
     })
