@@ -1,6 +1,5 @@
 //! From a trace to plans: the phase, the card, one plan and prediction per policy.
 
-use anyhow::bail;
 use transit_format::ids::{OpSeq, StreamId};
 use transit_format::plan::model::{Meta, Plan, Shape};
 use transit_format::trace::Trace;
@@ -184,10 +183,11 @@ fn capacity(trace: &Trace, options: &Options) -> anyhow::Result<Capacity> {
         .saturating_sub(reserve_bytes);
     let managed_bytes = left / CHUNK_BYTES * CHUNK_BYTES;
     if managed_bytes == 0 {
-        bail!(
+        return Err(anyhow::anyhow!(
             "a card of {hbm_bytes} bytes leaves nothing for managed memory: {unconverted_bytes} \
-             bytes are unconverted, {reserve_bytes} are kept as reserve; give a larger --hbm"
-        );
+             bytes are unconverted, {reserve_bytes} are kept as reserve"
+        ))
+        .next("give a larger --hbm or --emulate=, for instance 80GiB");
     }
     Ok(Capacity {
         hbm_bytes,

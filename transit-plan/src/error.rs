@@ -76,8 +76,36 @@ pub fn text(error: &anyhow::Error) -> String {
 
 /// Prints [`text`] on stderr.
 pub fn print(error: &anyhow::Error) {
+    say(&text(error));
+}
+
+/// Prints `text` on stderr, `transit-plan: ` before it where it has no such start. Unlike
+/// `eprintln!` it does not panic when nobody reads any more (`2>&1 | head`).
+pub fn say(text: &str) {
+    let name = if text.starts_with("transit-plan: ") {
+        ""
+    } else {
+        "transit-plan: "
+    };
+    let end = if text.ends_with('\n') { "" } else { "\n" };
     // Nowhere is left to report a failing stderr.
-    let _ = io::stderr().write_all(text(error).as_bytes());
+    let _ = io::stderr().write_all(format!("{name}{text}{end}").as_bytes());
+}
+
+/// The error for a script: what stands on stdout in place of the document `--json` asked for.
+#[must_use]
+pub fn json(error: &anyhow::Error) -> serde_json::Value {
+    let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
+    let next = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Advised>())
+        .map(|advised| advised.next.as_str());
+    serde_json::json!({
+        "kind": "error",
+        "error": error.to_string(),
+        "because": causes,
+        "next": next,
+    })
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod cost;
 pub mod error;
 pub mod iterations;
 pub mod num;
+pub mod output;
 pub mod policy;
 pub mod profile;
 pub mod progress;

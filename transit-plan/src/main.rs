@@ -2,6 +2,7 @@
 //! 1 (a negative finding) and 2 (failure).
 #![forbid(unsafe_code)]
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -36,8 +37,22 @@ enum Verb {
     Cut(cmd::cut::Args),
 }
 
+impl Verb {
+    /// Whether a JSON document was asked for on stdout.
+    fn json(&self) -> bool {
+        match self {
+            Self::Build(args) => args.json,
+            Self::Inspect(args) => args.json,
+            Self::Report(args) => args.json,
+            Self::Plot(_) | Self::Cut(_) => false,
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().verb {
+    let verb = Cli::parse().verb;
+    let json = verb.json();
+    let outcome = match verb {
         Verb::Build(args) => cmd::build::run(args),
         Verb::Inspect(args) => cmd::inspect::run(args),
         Verb::Plot(args) => cmd::plot::run(args),
@@ -49,6 +64,10 @@ fn main() -> ExitCode {
         Err(error) if error::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             error::print(&error);
+            if json {
+                // A script that reads a document gets one, whatever happened.
+                let _ = writeln!(std::io::stdout(), "{:#}", error::json(&error));
+            }
             ExitCode::from(2)
         }
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 
 use crate::error::Next;
 
@@ -32,11 +32,23 @@ pub fn find(given: &Path) -> anyhow::Result<Vec<RankFile>> {
             path: given.to_owned(),
         }]);
     }
+    if let Ok(there) = given.metadata() {
+        let what = if there.is_dir() {
+            ("a folder", "give a file in it")
+        } else {
+            (
+                "a pipe or a device",
+                "copy what comes out of it to a file first",
+            )
+        };
+        return Err(anyhow!("{} is {}, not a file", given.display(), what.0)).next(what.1);
+    }
     let name = given
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
     let Some(name) = name else {
-        bail!("{} names no file", given.display());
+        return Err(anyhow!("{} names no file", given.display()))
+            .next("give the path that transit-record announced");
     };
     let folder = match given.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -60,7 +72,7 @@ pub fn find(given: &Path) -> anyhow::Result<Vec<RankFile>> {
     }
     found.sort();
     if found.is_empty() {
-        let error = anyhow::anyhow!("no file {} and none of its ranks", given.display());
+        let error = anyhow!("no file {} and none of its ranks", given.display());
         return Err(error)
             .next("record one first: transit-record -o x.trace.zst -- python train.py");
     }
@@ -185,6 +197,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = find(&folder.path().join("none.trace.zst")).unwrap_err();
         assert!(crate::error::text(&error).contains("next: record one first"));
+    }
+
+    #[test]
+    fn what_is_there_but_no_file_is_called_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, word) in [
+            (folder.path(), "folder"),
+            (Path::new("/dev/null"), "device"),
+        ] {
+            let text = crate::error::text(&find(path).unwrap_err());
+            assert!(text.contains(word) && text.contains("next:"), "{text}");
+        }
+        let odd = find(Path::new("/no/such/..")).unwrap_err();
+        assert!(crate::error::text(&odd).contains("next:"));
     }
 
     #[test]

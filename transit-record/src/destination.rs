@@ -25,6 +25,11 @@ pub(crate) fn checked(output: &Path) -> Result<String, Failure> {
             "{text} is a directory; name a file in it"
         )));
     }
+    if absolute.exists() && !absolute.is_file() {
+        return Err(Failure::own(format!(
+            "{text} is a pipe or a device; give -o the name of a file"
+        )));
+    }
     let existing = nearest_existing(absolute.parent().unwrap_or(Path::new("/")));
     if !existing.is_dir() {
         return Err(Failure::own(format!(
@@ -68,6 +73,10 @@ mod tests {
                 .message
                 .contains("directory")
         );
+        for device in ["/dev/null", "/dev/full"] {
+            let failure = checked(Path::new(device)).unwrap_err();
+            assert!(failure.message.contains("device"), "{failure}");
+        }
         let relative = checked(Path::new("x.trace.zst")).unwrap();
         assert!(Path::new(&relative).is_absolute());
     }

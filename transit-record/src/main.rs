@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use transit_launch::{Failure, Job, Outcome, find_shim, template};
+use transit_launch::{Failure, Job, Outcome, dashes_missing, find_shim, say, template};
 
 mod destination;
 mod next;
@@ -85,6 +85,10 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
+            let words: Vec<OsString> = std::env::args_os().collect();
+            if let Some(tip) = dashes_missing(&words).filter(|_| error.use_stderr()) {
+                say(tip);
+            }
             return if error.use_stderr() {
                 ExitCode::from(125)
             } else {
@@ -95,7 +99,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(outcome) => outcome.leave(),
         Err(failure) => {
-            eprintln!("transit-record: {failure}");
+            say(&format!("transit-record: {failure}"));
             ExitCode::from(failure.code)
         }
     }
@@ -110,7 +114,7 @@ fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         let traces = template::written(&output, job.since());
         let shown = arguments.output.to_string_lossy();
         for line in next::lines(&traces, &shown, arguments.hbm_limit, arguments.verbose) {
-            eprintln!("transit-record: {line}");
+            say(&format!("transit-record: {line}"));
         }
     }
     Ok(outcome)

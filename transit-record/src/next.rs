@@ -46,9 +46,14 @@ fn command(traces: &[PathBuf], output: &str, hbm_limit_bytes: Option<u64>) -> St
     let stem = trace
         .strip_suffix(".trace.zst")
         .or_else(|| trace.strip_suffix(".zst"));
-    let plan = format!("{}.plan", stem.unwrap_or(&trace));
+    let stem = stem.unwrap_or(&trace);
+    let plan = format!("{stem}.plan");
     match hbm_limit_bytes {
-        Some(0) => format!("transit-plan plot heatmap {}", quoted(&trace)),
+        Some(0) => format!(
+            "transit-plan plot heatmap {} -o {}",
+            quoted(&trace),
+            quoted(&format!("{stem}.png"))
+        ),
         Some(limit) => format!(
             "transit-plan build {} --emulate --hbm {limit} -o {}",
             quoted(&trace),
@@ -99,6 +104,10 @@ mod tests {
         assert_eq!(
             ranks[1],
             "next: transit-plan build d/x.trace.zst --emulate --hbm 1073741824 -o d/x.plan"
+        );
+        assert_eq!(
+            said(&["/w/d/x.trace.zst"], Some(0))[1],
+            "next: transit-plan plot heatmap d/x.trace.zst -o d/x.png"
         );
         let own = said(&["/w/d/x.pid7.trace.zst"], None);
         assert!(own[1].contains("build /w/d/x.pid7.trace.zst"), "{own:?}");

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use bytesize::ByteSize;
 use clap::Parser;
 use transit_launch::template::{self, Place};
-use transit_launch::{Failure, Job, Outcome, find_shim};
+use transit_launch::{Failure, Job, Outcome, dashes_missing, find_shim, say};
 
 mod plan_file;
 
@@ -82,13 +82,17 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
+            let words: Vec<OsString> = std::env::args_os().collect();
+            if let Some(tip) = dashes_missing(&words).filter(|_| error.use_stderr()) {
+                say(tip);
+            }
             return ExitCode::from(if error.use_stderr() { 125 } else { 0 });
         }
     };
     match run(&arguments) {
         Ok(outcome) => outcome.leave(),
         Err(failure) => {
-            eprintln!("transit-replay: {failure}");
+            say(&format!("transit-replay: {failure}"));
             ExitCode::from(failure.code)
         }
     }
@@ -99,7 +103,9 @@ fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         Ok(card_bytes) => card_bytes,
         Err(problem) if arguments.strict => return Err(Failure::own(problem)),
         Err(problem) => {
-            eprintln!("transit-replay: {problem}; the job runs without directions");
+            say(&format!(
+                "transit-replay: {problem}; the job runs without directions"
+            ));
             0
         }
     };
@@ -157,18 +163,18 @@ fn absolute(path: &str) -> String {
 fn announce(trace: &str, job: &Job) {
     let written = template::written(trace, job.since());
     let Some(first) = written.first() else {
-        eprintln!("transit-replay: no trace written: the job made no device allocation or launch");
+        say("transit-replay: no trace written: the job made no device allocation or launch");
         return;
     };
     let names: Vec<String> = written
         .iter()
         .map(|path| path.display().to_string())
         .collect();
-    eprintln!("transit-replay: wrote {}", names.join(", "));
-    eprintln!(
-        "next: transit-plan report BEFORE.trace.zst {}",
+    say(&format!("transit-replay: wrote {}", names.join(", ")));
+    say(&format!(
+        "transit-replay: next: transit-plan report BEFORE.trace.zst {}",
         first.display()
-    );
+    ));
 }
 
 #[cfg(test)]

@@ -33,18 +33,20 @@ pub(crate) fn check(template: &str, place: &Place) -> Result<u64, String> {
 
 fn candidates(template: &str, place: &Place) -> Vec<PathBuf> {
     let own = template::expand(template, place);
-    if own.is_file() {
+    // What is there but no file is told by name: neither read nor waited for.
+    if own.exists() {
         return vec![own];
     }
     let plain = PathBuf::from(template);
-    if plain.is_file() {
+    if plain.exists() {
         return vec![plain];
     }
     template::written(template, std::time::SystemTime::UNIX_EPOCH)
 }
 
 fn readable(path: &Path) -> Result<u64, String> {
-    let view = transit_format::plan::View::open(path).map_err(|error| error.to_string())?;
+    let view = transit_format::plan::View::open(path)
+        .map_err(|error| format!("{error}; make it with `transit-plan build`"))?;
     Ok(view.shape().card_bytes)
 }
 
@@ -56,6 +58,19 @@ mod tests {
     fn a_missing_plan_is_told_with_what_to_do() {
         let error = check("/no/such/job.plan", &Place::default()).unwrap_err();
         assert!(error.contains("/no/such/job.plan") && error.contains("transit-plan build"));
+    }
+
+    #[test]
+    fn a_pipe_a_folder_and_a_device_are_told_and_never_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("job.plan");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        let told = |path: &Path| check(path.to_str().unwrap(), &Place::default()).unwrap_err();
+        assert!(told(&fifo).contains("is a pipe"));
+        assert!(told(dir.path()).contains("is a directory"));
+        assert!(told(Path::new("/dev/zero")).contains("is a device"));
+        assert!(told(Path::new("/dev/zero")).contains("transit-plan build"));
     }
 
     #[test]

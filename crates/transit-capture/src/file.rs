@@ -38,6 +38,11 @@ fn launched() -> Option<SystemTime> {
 }
 
 fn claim(path: &Path, launched: Option<SystemTime>) -> io::Result<Option<File>> {
+    // Opening a pipe would hold the job up until somebody reads it.
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let what = "is a folder, a pipe or a device; name a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     let file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -68,6 +73,22 @@ mod tests {
             host: "h".into(),
             pid: 42,
             ..Place::default()
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_without_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("x.trace.zst");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        for template in [
+            fifo.to_str().unwrap(),
+            dir.path().to_str().unwrap(),
+            "/dev/full",
+        ] {
+            let error = create(template, &place()).unwrap_err();
+            assert!(error.to_string().contains("name a file"), "{error}");
         }
     }
 

@@ -21,6 +21,8 @@
 //! ```
 
 mod error;
+#[cfg(any(feature = "trace", feature = "plan"))]
+mod file;
 pub mod ids;
 #[cfg(feature = "plan")]
 pub mod plan;

@@ -48,3 +48,19 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// What a command line lacks that seems to hold the job without the `--` before it. To be printed
+/// below the error that the parser gives.
+#[must_use]
+pub fn dashes_missing(arguments: &[std::ffi::OsString]) -> Option<&'static str> {
+    let dashes = arguments.iter().any(|word| word == "--");
+    (!dashes).then_some("The job goes after `--`, as in `-- python train.py`.")
+}
+
+/// Prints a line on stderr. Unlike `eprintln!` it does not panic where nobody reads any more or the
+/// disk behind stderr is full: the job's exit status must come through all the same.
+pub fn say(line: &str) {
+    use std::io::Write;
+    // Nowhere is left to report a failing stderr.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}

@@ -9,6 +9,6 @@ mod shim;
 mod signals;
 pub mod template;
 
-pub use failure::Failure;
+pub use failure::{Failure, dashes_missing, say};
 pub use job::{Job, LAUNCHED_NS, Outcome};
 pub use shim::find_shim;

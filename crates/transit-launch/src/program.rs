@@ -11,6 +11,11 @@ use crate::Failure;
 /// Finds `command` as `execvp` would.
 pub(crate) fn find(command: &OsStr) -> Result<PathBuf, Failure> {
     let shown = command.display();
+    if command.is_empty() {
+        return Err(Failure::not_found(
+            "the command is empty; an unset shell variable, perhaps?",
+        ));
+    }
     if command.as_bytes().contains(&b'/') {
         let path = PathBuf::from(command);
         return match state(&path) {
@@ -69,6 +74,7 @@ mod tests {
             find(OsStr::new("no-such-command-at-all")).unwrap_err().code,
             127
         );
+        assert_eq!(find(OsStr::new("")).unwrap_err().code, 127);
         assert_eq!(find(OsStr::new("/no/such/file")).unwrap_err().code, 127);
         assert_eq!(find(OsStr::new("/etc/passwd")).unwrap_err().code, 126);
         assert_eq!(find(OsStr::new("/")).unwrap_err().code, 126);

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use transit_format::trace::Trace;
 
+use super::files::open;
 use crate::build::{Options, Study, study};
-use crate::error::Next;
+use crate::error::{self, Next, say};
 use crate::iterations::Boundary;
 use crate::num::wide;
+use crate::output;
 use crate::policy::Policy;
 use crate::profile::Profile;
 use crate::progress::Progress;
@@ -63,7 +64,7 @@ pub struct Args {
     device_profile: Option<PathBuf>,
     /// Print the summary as JSON.
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// Runs it.
@@ -72,29 +73,24 @@ pub struct Args {
 /// If an argument is wrong, a trace cannot be read or a plan cannot be written.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (options, auto) = options(&args)?;
-    let mut documents = Vec::new();
-    let mut written = Vec::new();
-    let mut tables = String::new();
-    for file in ranks::find(&args.trace)? {
-        let progress = Progress::new(&file.path.display().to_string());
-        progress.say("reading");
-        let trace = Trace::open(&file.path)
-            .with_context(|| format!("cannot read {}", file.path.display()))
-            .next("transit-plan inspect says how far the file is good")?;
-        let hash = file_hash(&file.path)?;
-        let found = study(&trace, &hash, &options, |doing| progress.say(doing))?;
-        progress.done();
-        let chosen: Vec<Policy> = match found.best() {
-            Some(best) if auto => vec![best.policy],
-            _ => options.policies.clone(),
-        };
-        let paths = write_plans(&args, &file, &found, &chosen)?;
-        if args.json {
-            documents.push(summary::json(&file.path, &found, &paths));
-        } else {
-            tables.push_str(&summary::text(&file.path, &found, &chosen));
+    let files = ranks::find(&args.trace)?;
+    let (mut documents, mut written, mut tables) = (Vec::new(), Vec::new(), String::new());
+    let mut failed = false;
+    for file in &files {
+        match build_one(&args, file, &options, auto) {
+            Ok(done) => {
+                documents.push(done.document);
+                tables.push_str(&done.table);
+                written.extend(done.paths);
+            }
+            // The other ranks get their plans all the same.
+            Err(error) if files.len() > 1 => {
+                error::print(&error);
+                documents.push(error::json(&error));
+                failed = true;
+            }
+            Err(error) => return Err(error),
         }
-        written.extend(paths);
     }
     if args.json {
         tables = serde_json::to_string_pretty(&documents)?;
@@ -105,7 +101,33 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     out.write_all(tables.as_bytes())?;
     out.flush()?;
     announce(&written);
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(if failed { 2 } else { 0 }))
+}
+
+/// What came of one rank.
+struct Built {
+    document: serde_json::Value,
+    table: String,
+    paths: Vec<PathBuf>,
+}
+
+fn build_one(args: &Args, file: &RankFile, options: &Options, auto: bool) -> anyhow::Result<Built> {
+    let progress = Progress::new(&file.path.display().to_string());
+    progress.say("reading");
+    let trace = open(&file.path)?;
+    let hash = file_hash(&file.path)?;
+    let found = study(&trace, &hash, options, |doing| progress.say(doing))?;
+    progress.done();
+    let chosen: Vec<Policy> = match found.best() {
+        Some(best) if auto => vec![best.policy],
+        _ => options.policies.clone(),
+    };
+    let paths = write_plans(args, file, &found, &chosen)?;
+    Ok(Built {
+        document: summary::json(&file.path, &found, &paths),
+        table: summary::text(&file.path, &found, &chosen),
+        paths,
+    })
 }
 
 fn options(args: &Args) -> anyhow::Result<(Options, bool)> {
@@ -118,7 +140,10 @@ fn options(args: &Args) -> anyhow::Result<(Options, bool)> {
     let auto = args.policy.iter().any(|name| name == "auto");
     let mut policies = Vec::new();
     for name in args.policy.iter().filter(|name| *name != "auto") {
-        let policy: Policy = name.parse().map_err(anyhow::Error::msg)?;
+        let policy: Policy = name
+            .parse()
+            .map_err(anyhow::Error::msg)
+            .next("give --policy one of them, or several with commas between")?;
         if !policies.contains(&policy) {
             policies.push(policy);
         }
@@ -129,8 +154,8 @@ fn options(args: &Args) -> anyhow::Result<(Options, bool)> {
     let gap_bytes = match args.gap.as_str() {
         "auto" => profile.gap_bytes(),
         text => parse_bytes(text)
-            .map_err(anyhow::Error::msg)
-            .context("--gap")?,
+            .map_err(|error| anyhow::anyhow!("--gap: {error}"))
+            .next("give --gap a size or `auto`")?,
     };
     let options = Options {
         policies,
@@ -162,7 +187,7 @@ fn boundary(text: Option<&str>) -> anyhow::Result<Boundary> {
 fn parse_bytes(text: &str) -> Result<u64, String> {
     text.parse::<bytesize::ByteSize>()
         .map(|size| size.as_u64())
-        .map_err(|error| format!("{text:?} is no size like 80GiB: {error}"))
+        .map_err(|_| format!("{text:?} is no size like 80GiB, 512MiB or 4096"))
 }
 
 /// CRC-32 of a file, as plans name their trace.
@@ -184,6 +209,7 @@ fn write_plans(
         .filter(|built| chosen.contains(&built.policy))
     {
         let path = output_path(args, file, built.policy, chosen.len() > 1);
+        output::apart(&path, &file.path)?;
         write_plan(&built.plan, &path)?;
         paths.push(path);
     }
@@ -207,35 +233,11 @@ fn output_path(args: &Args, file: &RankFile, policy: Policy, many: bool) -> Path
     ranks::with_rank(&path, file.rank)
 }
 
-/// Writes to a neighbour first, so that a job never meets half a plan.
 fn write_plan(plan: &transit_format::plan::model::Plan, path: &Path) -> anyhow::Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
-    if let Some(folder) = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(folder).with_context(cannot)?;
-    }
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let partial = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let publish = || -> anyhow::Result<()> {
-        let mut sink = io::BufWriter::new(std::fs::File::create(&partial)?);
-        transit_format::plan::write(plan, &mut sink)?;
-        sink.into_inner()?.sync_all()?;
-        Ok(std::fs::rename(&partial, path)?)
-    };
-    let result = publish()
-        .with_context(cannot)
-        .next("is the disk full, or the folder read-only?");
-    if result.is_err() {
-        // The failure itself is what matters.
-        let _ = std::fs::remove_file(&partial);
-    }
-    result
+    let mut bytes = Vec::new();
+    transit_format::plan::write(plan, &mut bytes)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    output::save(path, &bytes)
 }
 
 fn announce(written: &[PathBuf]) {
@@ -259,6 +261,5 @@ fn announce(written: &[PathBuf]) {
             first.display()
         ));
     }
-    // Nowhere is left to report a failing stderr.
-    let _ = io::stderr().write_all(text.as_bytes());
+    say(&text);
 }

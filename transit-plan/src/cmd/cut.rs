@@ -11,8 +11,7 @@
 
 pub mod keep;
 
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
@@ -22,7 +21,8 @@ use transit_format::trace::Trace;
 use self::keep::Part;
 use super::files;
 use super::windows::{self, Window, Windows};
-use crate::error::Next;
+use crate::error::{Next, say};
+use crate::output;
 use crate::render::units;
 
 const EXAMPLES: &str = "\
@@ -69,6 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         files::first_trace(&args.trace)?
     };
+    output::apart(&args.output, &path)?;
     let windows = windows::of(&trace);
     let asked = asked(&args, &trace, &windows)?;
     let name = path
@@ -83,10 +84,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             fitting(&trace, &windows, asked, given, limit.as_u64(), &name)?
         }
     };
-    save(&args.output, &bytes)?;
+    output::save(&args.output, &bytes)?;
     let kept = keep::cut(&trace, part, &name);
-    eprintln!(
-        "transit-plan: wrote {} ({}): ops {}..{} of {}, {}, {}, {}\n  \
+    say(&format!(
+        "wrote {} ({}): ops {}..{} of {}, {}, {}, {}\n  \
          next: transit-plan inspect {}",
         args.output.display(),
         units::bytes(bytes.len() as u64),
@@ -97,7 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         units::counted(kept.allocs.len() as u64, "allocation", "allocations"),
         units::counted(kept.migrations.len() as u64, "migration", "migrations"),
         args.output.display(),
-    );
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -218,20 +219,6 @@ fn whole_iterations(windows: &Windows, part: Part) -> String {
         0
     };
     units::counted(count as u64, "whole iteration", "whole iterations")
-}
-
-/// Writes beside the target and renames, so that a failure leaves no half file under its name.
-fn save(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let write = || -> std::io::Result<()> {
-        let mut file = BufWriter::new(std::fs::File::create(&partial)?);
-        file.write_all(bytes)?;
-        file.flush()?;
-        std::fs::rename(&partial, path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

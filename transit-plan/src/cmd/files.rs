@@ -1,13 +1,14 @@
 //! What verbs share: opening a trace by the name people know it by, ranges on the command line,
 //! and the line that says what was recorded.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use transit_format::trace::Trace;
 use transit_format::trace::model::Header;
 
-use crate::error::Next;
+use crate::error::{Next, say};
 use crate::ranks;
 use crate::render::units;
 
@@ -25,7 +26,7 @@ pub fn first_trace(given: &Path) -> anyhow::Result<(PathBuf, Trace)> {
         .context("no such trace")?;
     if others > 0 {
         let others = units::counted(others, "other rank", "other ranks");
-        eprintln!("transit-plan: taking {}; {others} left out", path.display());
+        say(&format!("taking {}; {others} left out", path.display()));
     }
     let trace = open(&path)?;
     Ok((path, trace))
@@ -48,6 +49,9 @@ pub fn with_rank(output: &Path, rank: Option<u32>) -> PathBuf {
 pub fn open(path: &Path) -> anyhow::Result<Trace> {
     match Trace::open(path) {
         Ok(trace) => Ok(trace),
+        Err(error) if std::fs::metadata(path).is_ok_and(|there| there.len() == 0) => {
+            Err(error).next("record it again")
+        }
         Err(error) if error.is_damage() => {
             let name = path.display();
             Err(error).next(format!(
@@ -55,8 +59,23 @@ pub fn open(path: &Path) -> anyhow::Result<Trace> {
                  --salvage -o good.trace.zst keeps the rest"
             ))
         }
-        Err(error) => Err(error).next("give a trace that transit-record wrote"),
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            if starts(path, b"TRNSPLAN") {
+                return Err(error.context(format!("{} is a plan, not a trace", path.display())))
+                    .next("give the trace it was built from; transit-plan inspect names it");
+            }
+            Err(error).next("give a trace that transit-record wrote")
+        }
     }
+}
+
+/// Whether a file begins with these bytes.
+pub(crate) fn starts(path: &Path, with: &[u8]) -> bool {
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(with.len() as u64).read_to_end(&mut start));
+    read.is_ok() && start == with
 }
 
 /// Parses `A..B`.

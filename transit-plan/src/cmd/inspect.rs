@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use transit_format::plan;
 use transit_format::trace::{Damage, Trace};
 
-use crate::error::Next;
+use crate::error::{self, Next, say};
 use crate::ranks;
 use crate::render::units;
 
@@ -40,7 +40,7 @@ pub struct Args {
     file: PathBuf,
     /// Print JSON (with several ranks, a list).
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Functions (or ops of a plan) to list, largest first.
     #[arg(long, default_value_t = 12)]
     top: usize,
@@ -63,9 +63,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let found = ranks::find(&args.file)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut values = Vec::new();
-    let mut whole = true;
+    let (mut whole, mut failed) = (true, false);
     for (place, file) in found.iter().enumerate() {
-        let shown = show(&file.path, &args)?;
+        let shown = match show(&file.path, &args) {
+            Ok(shown) => shown,
+            // The other ranks are shown all the same.
+            Err(error) if found.len() > 1 => {
+                error::print(&error);
+                failed = true;
+                let mut value = error::json(&error);
+                if let Value::Object(map) = &mut value {
+                    map.insert("file".to_owned(), json!(file.path.display().to_string()));
+                }
+                values.push(value);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         whole &= shown.whole;
         match shown.content {
             Content::Json(value) => values.push(value),
@@ -90,7 +104,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         out.write_all(b"\n")?;
     }
     out.flush()?;
-    Ok(if whole {
+    Ok(if failed {
+        ExitCode::from(2)
+    } else if whole {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(1)
@@ -161,7 +177,9 @@ fn show_trace(path: &Path, file_bytes: u64, args: &Args) -> anyhow::Result<Shown
     };
     if !whole {
         let parts = units::counted(salvage.damage.len() as u64, "part", "parts");
-        eprintln!("transit-plan: {name} is damaged: {parts} could not be read, the rest is shown");
+        say(&format!(
+            "{name} is damaged: {parts} could not be read, the rest is shown"
+        ));
     }
     Ok(Shown { content, whole })
 }
@@ -207,8 +225,23 @@ fn lost(damage: &[Damage]) -> String {
 
 fn show_plan(path: &Path, file_bytes: u64, args: &Args) -> anyhow::Result<Shown> {
     let name = path.display().to_string();
-    let plan = plan::read(path)
-        .next("give a trace (transit-record -o) or a plan (transit-plan build -o)")?;
+    let plan = match plan::read(path) {
+        Ok(plan) => plan,
+        Err(error) if file_bytes == 0 => {
+            drop(error);
+            return Err(anyhow!("{name}: the file is empty"))
+                .next("its writer was killed at once or the disk was full; write it again");
+        }
+        Err(error) if error.is_damage() => {
+            return Err(error).next("build the plan again: transit-plan build");
+        }
+        Err(error @ transit_format::Error::NotOurs { .. }) => {
+            drop(error);
+            return Err(anyhow!("{name} is neither a trace nor a plan of TRANSIT"))
+                .next("give a trace (transit-record -o) or a plan (transit-plan build -o)");
+        }
+        Err(error) => return Err(error).next("give another file, or use that newer version"),
+    };
     let content = if args.steps {
         Content::Text(plan_facts::steps(&plan))
     } else if args.ops {

@@ -20,6 +20,7 @@ use self::view::{Along, View};
 use super::files;
 use super::plot::Output;
 use super::windows::{self, Windows};
+use crate::error::{self, say};
 use crate::ranks;
 use crate::render::axes::{self, Scale, Side};
 use crate::render::backend::{self, Picture};
@@ -28,8 +29,14 @@ use crate::render::palette::{self, GRID, INK, SOFT_INK};
 use crate::render::scene::{Align, Area, Scene};
 use crate::render::units;
 
+const EXAMPLES: &str = "\
+Examples:
+  transit-plan plot heatmap warmup.trace.zst -o heatmap.png
+  transit-plan plot heatmap warmup.trace.zst --x op --iterations 1..3 -o heatmap.svg";
+
 /// Arguments of `plot heatmap`.
 #[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
 pub struct Args {
     /// The trace, or the name given to `transit-record -o`: one picture per rank is drawn.
     trace: PathBuf,
@@ -53,12 +60,22 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let kind = backend::kind_of(output)?;
     let found = ranks::find(&args.trace)?;
     let several = found.len() > 1;
-    let mut drawn = true;
+    let (mut drawn, mut failed) = (true, false);
     for file in &found {
         let rank = file.rank.filter(|_| several);
-        drawn &= draw(args, &file.path, &files::with_rank(output, rank), kind)?;
+        match draw(args, &file.path, &files::with_rank(output, rank), kind) {
+            Ok(done) => drawn &= done,
+            // The other ranks are drawn all the same.
+            Err(error) if several => {
+                error::print(&error);
+                failed = true;
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(if drawn {
+    Ok(if failed {
+        ExitCode::from(2)
+    } else if drawn {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(1)
@@ -69,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn draw(args: &Args, path: &Path, output: &Path, kind: Picture) -> anyhow::Result<bool> {
     let trace = files::open(path)?;
     if let Some(why) = nothing_to_draw(&trace) {
-        eprintln!("transit-plan: {} shows no migration: {why}", path.display());
+        say(&format!("{} shows no migration: {why}", path.display()));
         return Ok(false);
     }
     let windows = windows::of(&trace);
@@ -81,7 +98,7 @@ fn draw(args: &Args, path: &Path, output: &Path, kind: Picture) -> anyhow::Resul
     let view = View::new(&trace, along, &windows, args.iterations, ops);
     let size = (args.output.width as i32, args.output.height as i32);
     backend::save(&scene(&view, &windows, size, kind == Picture::Svg), output)?;
-    eprintln!("transit-plan: drew {}", output.display());
+    say(&format!("drew {}", output.display()));
     Ok(true)
 }
 

@@ -9,6 +9,7 @@ use transit_format::trace::model::Direction;
 
 use super::files;
 use super::plot::Output;
+use crate::error::say;
 use crate::render::axes::{self, Scale, Side, TICK_SIZE, Tick};
 use crate::render::backend;
 use crate::render::font;
@@ -32,8 +33,14 @@ pub enum By {
     Bytes,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  transit-plan plot sizes warmup.trace.zst -o sizes.png
+  transit-plan plot sizes before.trace.zst after.trace.zst --by bytes -o sizes.svg";
+
 /// Arguments of `plot sizes`.
 #[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
 pub struct Args {
     /// One or more traces, or names given to `transit-record -o` (first ranks are drawn).
     #[arg(required = true, num_args = 1..=6)]
@@ -69,15 +76,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .iter()
         .all(|one| one.htod.count() + one.dtoh.count() == 0)
     {
-        eprintln!(
-            "transit-plan: no migration in {}\n  next: transit-plan inspect says why; record with \
+        say(&format!(
+            "no migration in {}\n  next: transit-plan inspect says why; record with \
              a smaller card (transit-record --hbm-limit)",
             args.traces
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect::<Vec<_>>()
                 .join(", ")
-        );
+        ));
         return Ok(ExitCode::from(1));
     }
     let size = (args.output.width as i32, args.output.height as i32);
@@ -85,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         &scene(&series, &subtitle, args.by, size),
         &args.output.output,
     )?;
-    eprintln!("transit-plan: drew {}", args.output.output.display());
+    say(&format!("drew {}", args.output.output.display()));
     Ok(ExitCode::SUCCESS)
 }
 

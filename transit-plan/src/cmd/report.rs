@@ -36,7 +36,7 @@ pub struct Args {
     traces: Vec<PathBuf>,
     /// Print JSON, in bytes, nanoseconds and GB/s.
     #[arg(long, conflicts_with = "markdown")]
-    json: bool,
+    pub json: bool,
     /// Print a Markdown table.
     #[arg(long)]
     markdown: bool,

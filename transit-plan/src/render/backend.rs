@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow};
 use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
@@ -14,6 +14,7 @@ use super::font;
 use super::palette::{Colour, WHITE};
 use super::scene::{Align, Item, Scene, Text};
 use crate::error::Next;
+use crate::output;
 
 /// What kind of file a name asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,23 +46,37 @@ pub fn kind_of(path: &Path) -> anyhow::Result<Picture> {
 /// # Errors
 /// If the name asks for no known kind, or the file cannot be written.
 pub fn save(scene: &Scene, path: &Path) -> anyhow::Result<()> {
-    let size = (pixels(scene.width), pixels(scene.height));
-    let drawn = match kind_of(path)? {
-        Picture::Png => play(
-            scene,
-            &BitMapBackend::new(path, size).into_drawing_area(),
-            true,
-        ),
-        Picture::Svg => play(
-            scene,
-            &SVGBackend::new(path, size).into_drawing_area(),
-            false,
-        ),
+    let bytes = match kind_of(path)? {
+        Picture::Png => png(scene),
+        Picture::Svg => svg(scene),
     };
-    if let Err(error) = drawn {
-        bail!("cannot draw {}: {error}", path.display());
-    }
-    Ok(())
+    let bytes = bytes.with_context(|| format!("cannot draw {}", path.display()))?;
+    output::save(path, &bytes)
+}
+
+fn svg(scene: &Scene) -> anyhow::Result<Vec<u8>> {
+    let size = (pixels(scene.width), pixels(scene.height));
+    let mut text = String::new();
+    play(
+        scene,
+        &SVGBackend::with_string(&mut text, size).into_drawing_area(),
+        false,
+    )
+    .map_err(anyhow::Error::msg)?;
+    Ok(text.into_bytes())
+}
+
+fn png(scene: &Scene) -> anyhow::Result<Vec<u8>> {
+    let (width, height) = (pixels(scene.width), pixels(scene.height));
+    let mut rgb = vec![0_u8; width as usize * height as usize * 3];
+    let area = BitMapBackend::with_buffer(&mut rgb, (width, height)).into_drawing_area();
+    play(scene, &area, true).map_err(anyhow::Error::msg)?;
+    drop(area);
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.write_header()?.write_image_data(&rgb)?;
+    Ok(file)
 }
 
 fn pixels(length: i32) -> u32 {

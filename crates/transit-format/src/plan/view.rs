@@ -3,7 +3,6 @@
 //! Files under 64 MiB are read into anonymous memory instead of being mapped, so that somebody
 //! who truncates the file under a running job cannot kill it with SIGBUS.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -285,8 +284,7 @@ pub(super) fn slice_of<T>(table: &[T], (first, count): (usize, usize)) -> &[T] {
 
 /// Maps the file; `None` for an empty one, which cannot be mapped.
 fn map(path: &Path) -> std::io::Result<Option<Mmap>> {
-    let mut file = File::open(path)?;
-    let size = file.metadata()?.len();
+    let (mut file, size) = crate::file::open(path)?;
     if size == 0 {
         return Ok(None);
     }

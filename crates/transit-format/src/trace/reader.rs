@@ -74,8 +74,7 @@ pub(super) enum Content {
 /// Reads the whole file; with `strict`, a file that does not begin as a trace is refused before.
 pub(super) fn load(path: &Path, name: &str, strict: bool) -> Result<Vec<u8>, Error> {
     let io = |error| Error::io(name, error);
-    let mut file = std::fs::File::open(path).map_err(io)?;
-    let size = file.metadata().map_err(io)?.len();
+    let (mut file, size) = crate::file::open(path).map_err(io)?;
     let mut bytes = Vec::new();
     (&mut file)
         .take(PEEK_BYTES as u64)
@@ -150,8 +149,13 @@ fn frame_bytes(bytes: &[u8], at: usize) -> Result<usize, Flaw> {
     if !rest.starts_with(&ZSTD_MAGIC) {
         return Err(Flaw::damaged("zstd frame", "no zstd frame begins here"));
     }
-    zstd_safe::find_frame_compressed_size(rest)
-        .map_err(|code| Flaw::damaged("zstd frame", zstd_safe::get_error_name(code)))
+    zstd_safe::find_frame_compressed_size(rest).map_err(|code| {
+        let what = match zstd_safe::get_error_name(code) {
+            "Src size is incorrect" => "the file ends within this frame",
+            other => other,
+        };
+        Flaw::damaged("zstd frame", what)
+    })
 }
 
 /// A frame's place in the file and what was in it.
