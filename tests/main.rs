@@ -12,6 +12,7 @@ mod deps;
 mod exports;
 mod fail_open;
 mod hazards;
+mod hostile;
 mod launchers;
 mod policies;
 mod recorder;

@@ -8,9 +8,10 @@ use crate::compose;
 use crate::cost::{Basis, Prediction};
 use crate::error::Next;
 use crate::iterations::{self, Boundary, Phase};
-use crate::num::index;
+use crate::num::{index, wide};
 use crate::policy::{self, Inputs, Outcome, Policy};
 use crate::profile::Profile;
+use crate::render::names::demangled;
 use crate::space::{CHUNK_BYTES, Space};
 use crate::timeline::Timeline;
 use crate::touch::{Touches, is_demand};
@@ -139,6 +140,7 @@ pub fn study(
     say("laying out the trace");
     let timeline = Timeline::new(trace);
     say("looking for the iteration");
+    check_boundary(trace, &options.boundary)?;
     let phase = iterations::find(&timeline, &options.boundary);
     let unrolled = phase
         .as_ref()
@@ -163,6 +165,27 @@ pub fn study(
         None => context.without_phase(&mut study),
     }
     Ok(study)
+}
+
+/// Refuses a boundary that names nothing: silently planning without iterations would hide a typing
+/// mistake.
+fn check_boundary(trace: &Trace, boundary: &Boundary) -> anyhow::Result<()> {
+    let there = match boundary {
+        Boundary::Auto => true,
+        Boundary::Op(seq) => wide(trace.ops.len()) > u64::from(*seq),
+        Boundary::Pattern(pattern) => trace.functions.iter().any(|function| {
+            pattern.is_match(&function.name) || pattern.is_match(&demangled(&function.name))
+        }),
+    };
+    if there {
+        return Ok(());
+    }
+    let what = match boundary {
+        Boundary::Op(seq) => format!("op {seq} is past the last of {} ops", trace.ops.len()),
+        _ => "no function of the trace has a name that matches".to_owned(),
+    };
+    Err(anyhow::anyhow!("--boundary-op: {what}"))
+        .next("transit-plan inspect lists the functions, with --ops the ops")
 }
 
 /// What is left of the card for managed memory.

@@ -56,7 +56,7 @@ pub fn find(given: &Path) -> anyhow::Result<Vec<RankFile>> {
     };
     let pattern = pattern_of(&name)?;
     let entries = std::fs::read_dir(folder)
-        .with_context(|| format!("cannot look for {name} in {}", folder.display()))
+        .with_context(|| format!("cannot look for {}", given.display()))
         .next("give the path that transit-record announced")?;
     let mut found = Vec::new();
     for entry in entries {
@@ -66,7 +66,7 @@ pub fn find(given: &Path) -> anyhow::Result<Vec<RankFile>> {
             let rank = hit.name("rank").and_then(|rank| rank.as_str().parse().ok());
             found.push(RankFile {
                 rank,
-                path: given.with_file_name(file),
+                path: given.with_file_name(entry.file_name()),
             });
         }
     }
@@ -190,6 +190,16 @@ mod tests {
         assert_eq!(names(&alone), [(None, "x.trace.zst".to_owned())]);
         let template = find(&folder.path().join("t-{rank}-{pid}.zst")).unwrap();
         assert_eq!(names(&template), [(Some(1), "t-1-77.zst".to_owned())]);
+    }
+
+    #[test]
+    fn ranks_of_a_name_that_is_no_utf8_can_be_opened() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &[u8]| folder.path().join(std::ffi::OsStr::from_bytes(name));
+        std::fs::write(at(b"y\xff.rank0.trace.zst"), b"").unwrap();
+        let found = find(&at(b"y\xff.trace.zst")).unwrap();
+        assert!(found[0].path.is_file(), "{found:?}");
     }
 
     #[test]

@@ -49,7 +49,16 @@ fn write_trace(folder: &Path, name: &str, steps: u32) -> Job {
 #[test]
 fn help_of_every_verb_starts_with_examples() {
     let folder = tempfile::tempdir().unwrap();
-    for verb in [vec![], vec!["build"]] {
+    for verb in [
+        vec![],
+        vec!["build"],
+        vec!["inspect"],
+        vec!["cut"],
+        vec!["report"],
+        vec!["plot"],
+        vec!["plot", "heatmap"],
+        vec!["plot", "sizes"],
+    ] {
         let args = [verb.as_slice(), &["--help"]].concat();
         let (output, out, _) = run(folder.path(), &args);
         assert!(output.status.success());

@@ -163,7 +163,10 @@ fn absolute(path: &str) -> String {
 fn announce(trace: &str, job: &Job) {
     let written = template::written(trace, job.since());
     let Some(first) = written.first() else {
-        say("transit-replay: no trace written: the job made no device allocation or launch");
+        say(
+            "transit-replay: no trace written: the job made no device allocation or launch, or the \
+             file could not be written (said above)",
+        );
         return;
     };
     let names: Vec<String> = written

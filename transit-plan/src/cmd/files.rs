@@ -134,18 +134,32 @@ pub fn label(path: &Path, header: &Header) -> String {
     }
 }
 
-/// The job's command with its program's name alone: where it lies says nothing in a figure.
+/// The job's command with files by their names alone: where they lie says nothing in a figure, and
+/// nothing about it to whom the figure is shown.
 #[must_use]
 pub fn command(header: &Header) -> String {
-    let Some((program, arguments)) = header.command.split_first() else {
+    if header.command.is_empty() {
         return "an unnamed job".to_owned();
+    }
+    let named = |word: &String| {
+        let (option, path) = match word.split_once('=') {
+            Some((option, path)) if option.starts_with('-') => (format!("{option}="), path),
+            _ => (String::new(), word.as_str()),
+        };
+        match Path::new(path)
+            .file_name()
+            .filter(|_| path.starts_with('/'))
+        {
+            Some(name) => format!("{option}{}", name.to_string_lossy()),
+            None => word.clone(),
+        }
     };
-    let name = Path::new(program)
-        .file_name()
-        .map_or_else(|| program.into(), |n| n.to_string_lossy());
-    let mut words = vec![name.into_owned()];
-    words.extend(arguments.iter().cloned());
-    words.join(" ")
+    header
+        .command
+        .iter()
+        .map(named)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// `NVIDIA H200, emulated card of 32 GiB, 2026-11-29, rank 0`: what a figure shows.
@@ -193,14 +207,20 @@ mod tests {
 
     #[test]
     fn a_command_is_named_without_its_folder() {
-        let command_line = ["/opt/job/bin/python", "train.py"]
-            .map(str::to_owned)
-            .to_vec();
+        let command_line = [
+            "/opt/job/bin/python",
+            "/opt/job/train.py",
+            "--out=/a/w",
+            "a/b",
+            "/",
+        ]
+        .map(str::to_owned)
+        .to_vec();
         let header = Header {
             command: command_line,
             ..Header::default()
         };
-        assert_eq!(command(&header), "python train.py");
+        assert_eq!(command(&header), "python train.py --out=w a/b /");
         assert_eq!(command(&Header::default()), "an unnamed job");
     }
 

@@ -59,16 +59,14 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     backend::kind_of(&args.output.output)?;
     let mut series = Vec::new();
-    let mut subtitle = String::new();
+    let (mut jobs, mut subtitles) = (Vec::new(), Vec::new());
     for given in &args.traces {
         let (path, trace) = files::first_trace(given)?;
-        if subtitle.is_empty() {
-            let header = &trace.header;
-            subtitle = format!(
-                "{}  ·  {}",
-                files::command(header),
-                files::what_was_recorded(header)
-            );
+        let command = files::command(&trace.header);
+        if !jobs.contains(&command) {
+            let recorded = files::what_was_recorded(&trace.header);
+            subtitles.push(format!("{command}  ·  {recorded}"));
+            jobs.push(command);
         }
         series.push(Series::of(&trace, &files::label(&path, &trace.header)));
     }
@@ -87,6 +85,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ));
         return Ok(ExitCode::from(1));
     }
+    let subtitle = match subtitles.as_slice() {
+        [only] => only.clone(),
+        several => format!("{} different jobs: {}", several.len(), several.join(";  ")),
+    };
     let size = (args.output.width as i32, args.output.height as i32);
     backend::save(
         &scene(&series, &subtitle, args.by, size),

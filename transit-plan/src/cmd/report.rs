@@ -159,10 +159,21 @@ pub fn table(runs: &[Run], rows: &[Row], notes: &[String], style: Style) -> Stri
     text
 }
 
+/// Says that runs of different jobs were compared.
+fn different_jobs(runs: &[Run]) -> Option<String> {
+    let first = runs.first()?;
+    let other = runs.iter().find(|run| run.job != first.job)?;
+    Some(format!(
+        "These are runs of different jobs, so the ratios may say nothing: {} ran {}, {} ran {}.",
+        first.label, first.job, other.label, other.job
+    ))
+}
+
 /// What a reader must know to read the numbers rightly.
 #[must_use]
 pub fn notes(runs: &[Run], link_gb_per_s: f64) -> Vec<String> {
     let mut notes = Vec::new();
+    notes.extend(different_jobs(runs));
     let names = |which: &dyn Fn(&Run) -> bool| {
         let list: Vec<&str> = runs
             .iter()

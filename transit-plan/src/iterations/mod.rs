@@ -15,6 +15,7 @@ use transit_format::trace::End;
 use transit_format::trace::model::MarkKind;
 
 use crate::num::{index, narrow, share, wide};
+use crate::render::names::demangled;
 use crate::timeline::Timeline;
 use score::Segmentation;
 pub use tokens::{Numbering, Tokens};
@@ -133,7 +134,9 @@ pub fn find(timeline: &Timeline<'_>, boundary: &Boundary) -> Option<Phase> {
     let (evidence, segmentation) = match boundary {
         Boundary::Auto => evidence::best(timeline, &tokens)?,
         Boundary::Pattern(pattern) => {
-            let places = evidence::after_matching(timeline, &tokens, |name| pattern.is_match(name));
+            let places = evidence::after_matching(timeline, &tokens, |name| {
+                pattern.is_match(name) || pattern.is_match(&demangled(name))
+            });
             (
                 Evidence::Given,
                 evidence::best_clustering(&tokens, &places)?,

@@ -51,6 +51,57 @@ pub fn short(name: &str, max: usize) -> String {
     clipped(&format!("{base}{arguments}"), max)
 }
 
+/// What tells one kernel template's uses apart, for a legend: `FillFunctor<float>, vectorized_…`
+/// for `vectorized_elementwise_kernel<4, FillFunctor<float>, ...>`; else as [`short`].
+#[must_use]
+pub fn telling(name: &str, max: usize) -> String {
+    let full = demangled(name);
+    let Some((head, arguments)) = full.split_once('<') else {
+        return short(name, max);
+    };
+    let base = head.rsplit("::").next().unwrap_or(head);
+    let mut depth = 0_i32;
+    let list = arguments.split(|c| {
+        depth += i32::from(matches!(c, '<' | '(')) - i32::from(matches!(c, '>' | ')'));
+        c == ',' && depth <= 0
+    });
+    match list.filter_map(functor).next() {
+        Some(functor) => clipped(&format!("{functor}, {base}"), max),
+        None => clipped(base, max),
+    }
+}
+
+/// The template argument's own name if it is a function object; numbers and number types are not.
+fn functor(argument: &str) -> Option<String> {
+    let mut plain = argument.trim().to_owned();
+    for scope in [
+        "(anonymous namespace)::",
+        "at::native::",
+        "at::",
+        "c10::",
+        "std::",
+    ] {
+        plain = plain.replace(scope, "");
+    }
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let end = plain.find(|c| !word(c)).unwrap_or(plain.len());
+    let (path, rest) = plain.split_at_checked(end)?;
+    let name = path.trim_end_matches(':').rsplit("::").next()?;
+    let number = ["BFloat16", "Half", "Float8"]
+        .iter()
+        .any(|one| name.starts_with(one));
+    if number || !name.starts_with(|c: char| c.is_ascii_uppercase()) {
+        return None;
+    }
+    let of = rest
+        .strip_prefix('<')
+        .and_then(|inner| inner.split_once('>'));
+    Some(match of {
+        Some((inner, _)) if inner.len() <= 12 => format!("{name}<{inner}>"),
+        _ => name.to_owned(),
+    })
+}
+
 /// The text, cut to `max` characters with an ellipsis at its end.
 #[must_use]
 pub fn clipped(text: &str, max: usize) -> String {
@@ -91,6 +142,34 @@ mod tests {
             short("ampere_bf16_s16816gemm_bf16_128x64", 12),
             "ampere_bf16…"
         );
+    }
+
+    #[test]
+    fn uses_of_one_template_are_told_apart_in_a_legend() {
+        let fill = "at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, \
+                    std::array<char*, (unsigned long)1> >";
+        assert_eq!(telling(fill, 30), "FillFunctor<float>, vectorize…");
+        let half = fill.replace("<float>", "<c10::BFloat16>");
+        assert_eq!(
+            telling(&half, 60),
+            "FillFunctor<BFloat16>, vectorized_elementwise_kernel"
+        );
+        let gelu = "at::native::vectorized_elementwise_kernel<8, at::native::GeluCUDAKernelImpl(\
+                    at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}, char>";
+        assert!(telling(gelu, 40).starts_with("GeluCUDAKernelImpl, vec"));
+        let plain = "a::(anonymous namespace)::softmax<8, float, c10::BFloat16, float>";
+        assert_eq!(telling(plain, 30), "softmax");
+        for odd in [
+            "operator<",
+            "f<",
+            "f<<<>>>,(,",
+            "<",
+            "",
+            "_ZN",
+            "\u{e9}<\u{e9}>",
+        ] {
+            assert!(telling(odd, 5).chars().count() <= 5, "{odd}");
+        }
     }
 
     #[test]

@@ -59,8 +59,11 @@ impl Rows {
             Style::Plain => table.load_preset("     --            "),
             Style::Markdown => table.load_preset(presets::ASCII_MARKDOWN),
         };
-        table.set_header(&self.heading);
-        table.add_rows(&self.rows);
+        let cell = |text: &String| cell(text, style);
+        table.set_header(self.heading.iter().map(cell));
+        for row in &self.rows {
+            table.add_row(row.iter().map(cell));
+        }
         for (place, column) in table.column_iter_mut().enumerate() {
             if style == Style::Plain {
                 column.set_padding((0, 1));
@@ -79,6 +82,15 @@ impl Rows {
             text.push('\n');
         }
         text
+    }
+}
+
+/// A cell's text on one line: file names may hold line feeds, and bars end a Markdown cell.
+fn cell(text: &str, style: Style) -> String {
+    let line = text.replace(['\n', '\r'], " ");
+    match style {
+        Style::Markdown => line.replace('|', "\\|"),
+        Style::Plain => line,
     }
 }
 
@@ -135,6 +147,15 @@ step time  1.96 s  666 ms
             "{}",
             lines[1]
         );
+    }
+
+    #[test]
+    fn odd_names_keep_their_cell() {
+        let mut rows = Rows::new(["what", "a|b\nc"]);
+        rows.push(["faults", "7"]);
+        let text = rows.render(Style::Markdown);
+        assert!(text.starts_with("| what   | a\\|b c |\n"), "{text}");
+        assert!(rows.render(Style::Plain).starts_with("what    a|b c\n"));
     }
 
     #[test]

@@ -86,6 +86,11 @@ impl Director {
 
 /// Writes a file in one piece.
 fn publish(path: &Path, text: &str) -> io::Result<()> {
+    // Renaming onto a pipe or a device would replace it.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let what = "is a folder, a pipe or a device; name a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", process::id()));
     fs::write(&temporary, text)?;

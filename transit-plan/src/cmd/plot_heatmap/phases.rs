@@ -73,7 +73,7 @@ impl Phases {
                 .functions
                 .get(*place)
                 .map_or("?", |one| one.name.as_str());
-            let label = format!("{}, {}", names::short(name, 30), share(*weight));
+            let label = format!("{}, {}", names::telling(name, 30), share(*weight));
             if let Some(slot) = of_function.get_mut(*place) {
                 *slot = list.len();
             }

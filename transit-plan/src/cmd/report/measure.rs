@@ -6,6 +6,7 @@ use transit_format::trace::model::{Direction, FaultKind};
 
 use super::residency;
 use crate::assign;
+use crate::cmd::files;
 use crate::cmd::windows::{self, Window};
 use crate::touch;
 
@@ -47,6 +48,8 @@ pub struct Run {
     pub label: String,
     /// Its files.
     pub files: Vec<String>,
+    /// The job, as its command.
+    pub job: String,
     /// What directed it.
     pub policy: String,
     /// Iterations found.
@@ -104,6 +107,7 @@ fn rank(run: &mut Run, trace: &Trace, samples: &mut Vec<Sample>) {
     let header = &trace.header;
     let found = windows::of(trace);
     let steady = found.steady();
+    run.job = files::command(header);
     run.iterations += found.list.len();
     run.confidence = run.confidence.min(found.confidence);
     run.policy = header

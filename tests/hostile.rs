@@ -1,0 +1,89 @@
+//! Launchers and shims given names that are no files, and nobody to read their messages: the job
+//! runs to its end with its own exit status, and what stood at those names still stands there.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use transit_harness::{SoftGpu, artifacts};
+
+use crate::util::{PLENTY_BYTES, SMALL, build, record};
+
+fn pipe(gpu: &SoftGpu, name: &str) -> PathBuf {
+    let path = gpu.folder().join(name);
+    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    path
+}
+
+/// Runs it under a limit, so that a job that waits for a pipe fails the test and does not hang it.
+fn bounded(gpu: &SoftGpu, launcher: &str, options: &[&Path]) -> Output {
+    let mut command = gpu.command("timeout");
+    command
+        .args(["60", "env"])
+        .arg(artifacts().join(launcher))
+        .args(options)
+        .arg("--")
+        .arg(artifacts().join("trainer"))
+        .args(SMALL);
+    command.output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_plan_trace_or_statistics_file_that_is_a_pipe_never_holds_the_job_up() {
+    let gpu = SoftGpu::new(PLENTY_BYTES).unwrap();
+    let plan = build(&record(&gpu, &[]), "base", PLENTY_BYTES, &[]);
+    let fifo = pipe(&gpu, "fifo");
+    let option = Path::new;
+    let cases: [&[&Path]; 3] = [
+        &[option("--plan"), &fifo],
+        &[option("--plan"), &plan, option("--trace"), &fifo],
+        &[option("--plan"), &plan, option("--stats"), &fifo],
+    ];
+    for options in cases {
+        let output = bounded(&gpu, "transit-replay", options);
+        assert!(output.status.success(), "{options:?}: {}", text(&output));
+        assert!(
+            text(&output).contains("pipe"),
+            "{options:?}: {}",
+            text(&output)
+        );
+    }
+    assert!(!fifo.metadata().unwrap().is_file(), "the pipe was replaced");
+    // The recorder is asked for nothing but its trace: it says so before anything runs.
+    let output = bounded(&gpu, "transit-record", &[option("-o"), &fifo]);
+    assert_eq!(output.status.code(), Some(125), "{}", text(&output));
+    assert!(text(&output).contains("pipe"), "{}", text(&output));
+}
+
+#[test]
+fn messages_that_nobody_can_read_change_no_exit_status() {
+    let gpu = SoftGpu::new(PLENTY_BYTES).unwrap();
+    let trace = gpu.folder().join("x.trace.zst");
+    let cases = [
+        ("transit-record", "-o", trace.clone()),
+        ("transit-replay", "--plan", gpu.folder().join("none.plan")),
+    ];
+    for (launcher, option, path) in cases {
+        let full = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let script = "\"$@\"; exit 7";
+        let status = gpu
+            .command(artifacts().join(launcher))
+            .arg(option)
+            .arg(path)
+            .args(["--", "sh", "-c", script, "sh"])
+            .arg(artifacts().join("trainer"))
+            .args(SMALL)
+            .stdout(Stdio::null())
+            .stderr(full)
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(7), "{launcher}");
+    }
+}
