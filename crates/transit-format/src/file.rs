@@ -1,5 +1,5 @@
-//! Opens files to be read whole. Only regular ones: opening a FIFO waits for a writer that may never
-//! come (inside a training job, for ever), and a device such as `/dev/zero` has no end.
+//! Opens files to be read whole. Only regular ones: opening a FIFO waits for a writer that may
+//! never come (inside a training job, for ever), and a device such as `/dev/zero` has no end.
 
 use std::fs::File;
 use std::io;

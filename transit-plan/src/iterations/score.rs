@@ -81,7 +81,8 @@ pub(super) fn judge(tokens: &Tokens, starts: Vec<u32>) -> Option<Segmentation> {
 }
 
 /// Coverage and score: ops covered by alike pieces, how alike they are, and how often two
-/// neighbours have exactly the same length: cutting at each micro-batch makes the piece that holds the optimizer differ.
+/// neighbours have exactly the same length: cutting at each micro-batch makes the piece that holds
+/// the optimizer differ.
 fn score_of(judged: &Segmentation, lengths: &[u32], extra: u64, all: u64) -> (f64, f64) {
     let matched: Vec<usize> = (0..lengths.len())
         .filter(|p| judged.is_matched(*p))
