@@ -225,15 +225,7 @@ fn steps(
             }
             // CUPTI hands over buffers of many records at a time.
             if late.len() == 1_000 {
-                for (op, start_ns, end_ns) in late.drain(..) {
-                    writer
-                        .push(Event::OpTime {
-                            op,
-                            start_ns,
-                            end_ns,
-                        })
-                        .unwrap();
-                }
+                push_times(writer, late.drain(..));
             }
         }
         let mark = Mark {
@@ -243,16 +235,19 @@ fn steps(
         };
         writer.push(Event::Mark(mark)).unwrap();
     }
-    for (op, start_ns, end_ns) in late {
-        writer
-            .push(Event::OpTime {
-                op,
-                start_ns,
-                end_ns,
-            })
-            .unwrap();
-    }
+    push_times(writer, late.into_iter());
     (ops, migrations)
+}
+
+fn push_times(writer: &mut Writer<Vec<u8>>, late: impl Iterator<Item = (OpSeq, Nanos, Nanos)>) {
+    for (op, start_ns, end_ns) in late {
+        let time = Event::OpTime {
+            op,
+            start_ns,
+            end_ns,
+        };
+        writer.push(time).unwrap();
+    }
 }
 
 fn migration(random: &mut Random, launch: &Launch, now_ns: u64) -> Migration {

@@ -269,6 +269,20 @@ pub fn trace() -> Trace {
     trace
 }
 
+fn meta() -> Meta {
+    Meta {
+        tool_version: "0.1.0".to_owned(),
+        policy: "hybrid".to_owned(),
+        command: vec!["python".to_owned(), "train.py".to_owned()],
+        rank: Some(3),
+        device_name: "NVIDIA H200".to_owned(),
+        trace_hash: "0badcafe".to_owned(),
+        boundary_evidence: "optimizer kernel names".to_owned(),
+        confidence: 0.875,
+        choices: vec![("gap".to_owned(), "128 KiB".to_owned())],
+    }
+}
+
 /// The sample plan.
 pub fn plan() -> Plan {
     let names: Vec<String> = (0..2).map(|number| function(number).name).collect();
@@ -301,17 +315,7 @@ pub fn plan() -> Plan {
         ranges: (0..number % 4).map(range).collect(),
     };
     Plan {
-        meta: Meta {
-            tool_version: "0.1.0".to_owned(),
-            policy: "hybrid".to_owned(),
-            command: vec!["python".to_owned(), "train.py".to_owned()],
-            rank: Some(3),
-            device_name: "NVIDIA H200".to_owned(),
-            trace_hash: "0badcafe".to_owned(),
-            boundary_evidence: "optimizer kernel names".to_owned(),
-            confidence: 0.875,
-            choices: vec![("gap".to_owned(), "128 KiB".to_owned())],
-        },
+        meta: meta(),
         shape: Shape {
             capacity_bytes: 80 << 30,
             card_bytes: 64 << 30,
