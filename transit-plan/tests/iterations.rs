@@ -224,3 +224,44 @@ fn other_streams_are_cut_where_the_main_one_is() {
     assert_eq!(streams.len(), 2);
     assert_eq!(streams[1].1.len(), job.layers as usize);
 }
+
+/// A trace cut out of a longer one begins with the op before its first iteration and ends with the
+/// last op of an iteration. Two optimizer kernels in a row are one boundary there too.
+#[test]
+fn a_cut_trace_has_the_iterations_of_the_whole() {
+    use transit_format::ids::{FunctionId, Nanos, StreamId};
+    use transit_format::trace::Trace;
+    use transit_format::trace::model::{Function, Op, OpKind, Stream};
+    let names = (0..30).map(|kernel| format!("kernel_{kernel}"));
+    let functions: Vec<Function> = names
+        .chain(["multi_tensor_adam".to_owned()])
+        .map(|name| Function { name, params: 1 })
+        .collect();
+    let step: Vec<u32> = (0..60)
+        .map(|place| place * 7 % 30)
+        .chain([30, 30])
+        .collect();
+    let kernels = std::iter::once(30).chain(step.iter().copied().cycle().take(62 * 4));
+    let ops = kernels.enumerate().map(|(place, function)| Op {
+        kind: OpKind::Kernel,
+        stream: StreamId(0),
+        function: FunctionId(function),
+        issued_ns: Nanos(place as u64 * 1_000),
+        ..Op::default()
+    });
+    let trace = Trace {
+        functions,
+        streams: vec![Stream::default()],
+        ops: ops.collect(),
+        ..Trace::default()
+    };
+    let timeline = transit_plan::timeline::Timeline::new(&trace);
+    let phase = transit_plan::iterations::find(&timeline, &Boundary::Auto).unwrap();
+    let lengths: Vec<u32> = phase
+        .iterations
+        .iter()
+        .map(|one| one.end - one.start)
+        .collect();
+    assert!(lengths.iter().all(|length| *length == 62), "{lengths:?}");
+    assert!(lengths.len() >= 3, "{lengths:?}");
+}

@@ -114,10 +114,17 @@ pub(super) fn best_clustering(tokens: &Tokens, places: &[u32]) -> Option<Segment
             .collect();
         judged.extend(judge(tokens, starts));
     }
-    let best = judged.iter().map(|found| found.score).fold(0.0, f64::max);
+    let (best, period) = judged
+        .iter()
+        .map(|found| (found.score, found.period))
+        .fold((0.0, 0), |a, b| if b.0 > a.0 { b } else { a });
+    // Shorter means a part of it: 595 ops and then 1 is the same iteration of 596, cut twice.
+    let shorter = |found: &Segmentation| {
+        found.period == period || u64::from(found.period) * 3 < u64::from(period) * 2
+    };
     judged
         .into_iter()
-        .filter(|found| found.score > 0.0 && found.score >= best * SHORTER)
+        .filter(|found| found.score > 0.0 && found.score >= best * SHORTER && shorter(found))
         .min_by_key(|found| found.period)
 }
 
