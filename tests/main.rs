@@ -9,6 +9,7 @@
 )]
 
 mod deps;
+mod evidence;
 mod exports;
 mod fail_open;
 mod hazards;
