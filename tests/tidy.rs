@@ -109,3 +109,35 @@ fn no_large_blobs() {
         assert!(bytes <= MAX_BLOB_BYTES, "{}: {bytes} bytes", path.display());
     }
 }
+
+/// The README names the two commands, and every relative link in our pages leads somewhere.
+#[test]
+fn pages_are_there_and_their_links_live() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).unwrap();
+    for command in ["cargo xtask demo", "cargo xtask test"] {
+        assert!(
+            readme.contains(command),
+            "README.md does not name {command}"
+        );
+    }
+    for page in tracked()
+        .into_iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "md"))
+    {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for target in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let path = target.split('#').next().unwrap_or_default();
+            if path.is_empty() || path.contains("://") {
+                continue;
+            }
+            let there = page
+                .parent()
+                .is_some_and(|folder| folder.join(path).exists());
+            assert!(there, "{}: dead link {target}", page.display());
+        }
+    }
+}
