@@ -81,7 +81,7 @@ fn mutations() -> Result<()> {
     Ok(())
 }
 
-/// Runs the benchmarks that print numbers.
+/// Runs the benchmarks that print numbers: decoding, planning, the launch path.
 pub(crate) fn bench() -> Result<()> {
     cargo(&[
         "run",
@@ -97,14 +97,15 @@ pub(crate) fn bench() -> Result<()> {
         "--package",
         "transit-plan",
         "--example",
-        "bench_build",
+        "plan_bench",
     ])?;
-    cargo(&[
-        "run",
+    let launch = [
+        "test",
         "--release",
         "--package",
         "transit-replay-shim",
-        "--example",
-        "bench_launch",
-    ])
+        "--",
+        "--nocapture",
+    ];
+    cargo(&[launch.as_slice(), &["cost", "cheap"]].concat())
 }
