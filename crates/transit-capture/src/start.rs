@@ -34,7 +34,11 @@ pub(crate) struct Started {
 /// Finds CUPTI, and starts it if the window opens at once.
 pub(crate) fn open_cupti(config: &Config, opens_now: bool) -> Started {
     let (session, note) = match Session::open() {
-        Ok(session) => (Some(session), None),
+        Ok(session) => {
+            // CUPTI may have been loaded just now, and is asked for the last records at the end.
+            transit_hook::close_before_what_is_loaded();
+            (Some(session), None)
+        }
         Err(failure) => (None, Some(failure.to_string())),
     };
     if let Some(note) = &note {

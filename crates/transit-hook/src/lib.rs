@@ -47,5 +47,5 @@ pub use observer::{Allocation, FunctionInfo, Observer, OpCall, PointerArg, Strea
 pub use ops::{now_ns, passed_transfers};
 pub use resolve::real_symbol;
 pub use settings::Settings;
-pub use state::{as_our_own, disable, driver, install, ops_issued};
+pub use state::{as_our_own, close_before_what_is_loaded, disable, driver, install, ops_issued};
 pub use streams::any_capture;

@@ -163,8 +163,7 @@ fn go_live() {
     // SAFETY: the handler touches atomics and closes descriptors only, as a child of a threaded
     // process must.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    // SAFETY: `at_exit` is a function without arguments that does not unwind.
-    let _ = unsafe { libc::atexit(at_exit) };
+    close_before_what_is_loaded();
     shim.observer.started(driver);
     let _ = STATE.compare_exchange(STARTING, LIVE, Ordering::AcqRel, Ordering::Acquire);
 }
@@ -172,6 +171,16 @@ fn go_live() {
 extern "C" fn in_child() {
     STATE.store(CHILD, Ordering::Release);
     ceiling::forget_locks();
+}
+
+/// Makes the observer's closing run before the exit handlers of everything loaded until now. To be
+/// called again by a shim that has loaded a library it needs for closing: exit handlers run in the
+/// reverse order of registration, and CUPTI crashes when it is called after its own (CuPy on an
+/// H200: the job's results were out, then signal 11). Closing happens once, however often it is
+/// registered.
+pub fn close_before_what_is_loaded() {
+    // SAFETY: `at_exit` is a function without arguments that does not unwind.
+    let _ = unsafe { libc::atexit(at_exit) };
 }
 
 extern "C" fn at_exit() {
