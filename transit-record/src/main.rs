@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use transit_launch::{Failure, Job, Outcome, dashes_missing, find_shim, say, template};
+use transit_launch::{
+    Failure, Job, Outcome, dashes_missing, exclusion_file, find_shim, say, template,
+};
 
 mod destination;
 mod next;
@@ -69,6 +71,14 @@ struct Arguments {
     /// Leave allocations of this library alone (may be given more than once)
     #[arg(long, value_name = "LIBRARY")]
     exclude: Vec<String>,
+    /// Convert allocations of this library, although it is left alone by default (NCCL, NVSHMEM,
+    /// cuFile, CUPTI, GDRCopy; may be given more than once)
+    #[arg(long, value_name = "LIBRARY")]
+    include: Vec<String>,
+    /// Rules about memory that must stay as it is; a run that meets such memory adds one
+    /// [default: transit-exclude.txt beside the trace]
+    #[arg(long, value_name = "FILE")]
+    exclude_file: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -146,10 +156,17 @@ fn prepare(arguments: &Arguments, output: &str, shim: &Path) -> Result<Job, Fail
             job = job.setting(name, "1");
         }
     }
-    if !arguments.exclude.is_empty() {
-        job = job.setting("TRANSIT_EXCLUDE", arguments.exclude.join(","));
+    let lists = [
+        ("TRANSIT_EXCLUDE", &arguments.exclude),
+        ("TRANSIT_INCLUDE", &arguments.include),
+    ];
+    for (name, list) in lists {
+        if !list.is_empty() {
+            job = job.setting(name, list.join(","));
+        }
     }
-    Ok(job)
+    let rules = exclusion_file(arguments.exclude_file.as_deref(), Path::new(output));
+    Ok(job.setting("TRANSIT_EXCLUDE_FILE", rules))
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 //! job's own status or signal is returned.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bytesize::ByteSize;
 use clap::Parser;
 use transit_launch::template::{self, Place};
-use transit_launch::{Failure, Job, Outcome, dashes_missing, find_shim, say};
+use transit_launch::{Failure, Job, Outcome, dashes_missing, exclusion_file, find_shim, say};
 
 mod plan_file;
 
@@ -59,6 +59,14 @@ struct Arguments {
     /// Leave allocations of this library alone (may be given more than once)
     #[arg(long, value_name = "LIBRARY")]
     exclude: Vec<String>,
+    /// Convert allocations of this library, although it is left alone by default (NCCL, NVSHMEM,
+    /// cuFile, CUPTI, GDRCopy; may be given more than once)
+    #[arg(long, value_name = "LIBRARY")]
+    include: Vec<String>,
+    /// Rules about memory that must stay as it is; a run that meets such memory adds one
+    /// [default: transit-exclude.txt beside the plan]
+    #[arg(long, value_name = "FILE")]
+    exclude_file: Option<PathBuf>,
     /// End with 125 instead of running the job when the plan is missing or damaged
     #[arg(long)]
     strict: bool,
@@ -144,13 +152,21 @@ fn prepare(arguments: &Arguments, shim: &Path, card_bytes: u64) -> Result<Job, F
             "TRANSIT_EXCLUDE",
             (!arguments.exclude.is_empty()).then(|| arguments.exclude.join(",")),
         ),
+        (
+            "TRANSIT_INCLUDE",
+            (!arguments.include.is_empty()).then(|| arguments.include.join(",")),
+        ),
     ];
     for (name, value) in texts {
         if let Some(value) = value {
             job = job.setting(name, value);
         }
     }
-    Ok(job)
+    let rules = exclusion_file(
+        arguments.exclude_file.as_deref(),
+        Path::new(&arguments.plan),
+    );
+    Ok(job.setting("TRANSIT_EXCLUDE_FILE", rules))
 }
 
 /// The job may change its directory before the shim opens its files.

@@ -46,7 +46,8 @@ pub(crate) struct Caller {
     pub(crate) truthful: bool,
 }
 
-const UNKNOWN: Caller = Caller {
+/// Nobody known.
+pub(crate) const UNKNOWN: Caller = Caller {
     name: "",
     excluded: false,
     truthful: false,
@@ -66,8 +67,15 @@ struct Snapshot {
     adds: u64,
 }
 
+/// The user's additions to the list of excluded libraries, and what they take off it.
+#[derive(Debug, Default)]
+struct Lists {
+    exclude: Vec<String>,
+    include: Vec<String>,
+}
+
 static SNAPSHOT: AtomicPtr<Snapshot> = AtomicPtr::new(core::ptr::null_mut());
-static EXTRA: OnceLock<Vec<String>> = OnceLock::new();
+static LISTS: OnceLock<Lists> = OnceLock::new();
 /// Pages that belong to no object (generated code), so that they are asked about once.
 static NOWHERE: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
@@ -77,7 +85,10 @@ thread_local! {
 
 /// Takes the exclusion list and the first snapshot.
 pub(crate) fn start(settings: &Settings) {
-    let _ = EXTRA.set(settings.exclude.clone());
+    let _ = LISTS.set(Lists {
+        exclude: settings.exclude.clone(),
+        include: settings.include.clone(),
+    });
     refresh();
 }
 
@@ -206,15 +217,23 @@ fn file_name(info: &libc::dl_phdr_info) -> String {
 }
 
 fn describe(name: String) -> Caller {
-    let extra = EXTRA.get().map(Vec::as_slice).unwrap_or_default();
-    let excluded = EXCLUDED.iter().any(|start| name.starts_with(start))
-        || extra.iter().any(|start| name.starts_with(start.as_str()));
+    let excluded = is_excluded(&name, LISTS.get().unwrap_or(&Lists::default()));
     let truthful = TRUTHFUL.iter().any(|start| name.starts_with(start));
     Caller {
         name: interned(name),
         excluded,
         truthful,
     }
+}
+
+/// Whether a library's allocations stay as they are. What the user names counts before the list
+/// of defaults, and an exclusion before an inclusion.
+fn is_excluded(name: &str, lists: &Lists) -> bool {
+    let in_list = |list: &[String]| list.iter().any(|start| name.starts_with(start.as_str()));
+    let by_default = EXCLUDED.iter().any(|start| name.starts_with(start));
+    // Ours is no matter of choice.
+    let included = in_list(&lists.include) && !name.starts_with("libtransit_");
+    in_list(&lists.exclude) || (by_default && !included)
 }
 
 /// The same name once, for the process' life.
@@ -277,5 +296,19 @@ mod tests {
             assert!(describe(name.to_owned()).truthful, "{name}");
         }
         assert!(!describe("libtorch_cuda.so".to_owned()).truthful);
+    }
+
+    #[test]
+    fn the_list_can_be_added_to_and_taken_from() {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let lists = Lists {
+            exclude: list(&["libmine", "libcufile_rdma"]),
+            include: list(&["libcufile", "libtransit_"]),
+        };
+        assert!(is_excluded("libmine.so.1", &lists));
+        assert!(is_excluded("libnccl.so.2", &lists));
+        assert!(!is_excluded("libcufile.so.0", &lists));
+        assert!(is_excluded("libcufile_rdma.so.1", &lists));
+        assert!(is_excluded("libtransit_record.so", &lists));
     }
 }

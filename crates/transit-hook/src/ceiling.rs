@@ -113,9 +113,12 @@ fn contact(driver: &Driver, device: u32) -> Option<&'static Contact> {
     if let Some(contact) = book.contact.get() {
         return Some(contact);
     }
+    // The driver answers for the current context's device only.
+    if driver.ctx_device() != Ok(device) {
+        return None;
+    }
     let (free_bytes, total_bytes) = driver.mem_get_info().ok()?;
-    let attribute = driver.device_attribute(CONCURRENT_MANAGED_ACCESS, device);
-    let concurrent = driver.mem_alloc_managed.is_some() && attribute.is_ok_and(|value| value != 0);
+    let concurrent = concurrent(driver, device);
     let found = Contact {
         free_bytes,
         total_bytes,
@@ -128,6 +131,12 @@ fn contact(driver: &Driver, device: u32) -> Option<&'static Contact> {
         ));
     }
     book.contact.get()
+}
+
+/// Whether a device has managed memory that it and the host can use at once.
+fn concurrent(driver: &Driver, device: u32) -> bool {
+    let attribute = driver.device_attribute(CONCURRENT_MANAGED_ACCESS, device);
+    driver.mem_alloc_managed.is_some() && attribute.is_ok_and(|value| value != 0)
 }
 
 /// Bytes over what the devices hold, in all.
@@ -235,6 +244,13 @@ pub(crate) fn ask_unconverted(
     true
 }
 
+/// Unconverted bytes came to be without [`ask_unconverted`] (memory nodes of graphs).
+pub(crate) fn take_unconverted(device: u32, bytes: u64) {
+    if let Some(book) = book(device) {
+        book.unconverted.add(bytes);
+    }
+}
+
 /// Unconverted bytes are gone, or were never made.
 pub(crate) fn give_back_unconverted(device: u32, bytes: u64) {
     if let Some(book) = book(device) {
@@ -264,28 +280,52 @@ pub(crate) fn memory_info(
         return None;
     }
     let (managed, unconverted) = (book.managed.now(), book.unconverted.now());
-    let (mut free, mut total) = if settings.no_oversubscribe {
+    let mut free = if settings.no_oversubscribe {
         let most = strict_bytes(contact, managed, unconverted, truth.0);
         let reserve = reserve_bytes(contact.total_bytes);
-        (
-            most.saturating_sub(managed)
-                .min(truth.0.saturating_sub(reserve)),
-            truth.1,
-        )
+        most.saturating_sub(managed)
+            .min(truth.0.saturating_sub(reserve))
     } else {
-        let budget = host::budget_bytes();
         let room = contact
             .free_bytes
             .saturating_sub(unconverted)
             .saturating_sub(managed);
-        let on_host = budget.saturating_sub(spilled_bytes());
-        (room.saturating_add(on_host), truth.1.saturating_add(budget))
+        let on_host = host::budget_bytes().saturating_sub(spilled_bytes());
+        room.saturating_add(on_host)
     };
     if let Some(most) = settings.ceiling_bytes {
         free = free.min(most.saturating_sub(all_managed_bytes()));
-        total = total.min(most.max(truth.1));
     }
+    let total = widened(settings, truth.1);
     Some((free.min(total), total))
+}
+
+/// A device's total with what the host adds to it.
+fn widened(settings: &Settings, total_bytes: u64) -> u64 {
+    let total = if settings.no_oversubscribe {
+        total_bytes
+    } else {
+        total_bytes.saturating_add(host::budget_bytes())
+    };
+    match settings.ceiling_bytes {
+        Some(most) => total.min(most.max(total_bytes)),
+        None => total,
+    }
+}
+
+/// What `cuDeviceTotalMem` should say, the same total as [`memory_info`]; there may be no context
+/// yet.
+pub(crate) fn total_bytes(
+    driver: &Driver,
+    settings: &Settings,
+    device: u32,
+    truth_bytes: u64,
+) -> u64 {
+    let taken = book(device).is_none_or(|book| book.alone.get() == Some(&false));
+    if taken || !concurrent(driver, device) {
+        return truth_bytes;
+    }
+    widened(settings, truth_bytes)
 }
 
 /// Whether this process is the one that converts on the device. Asked of the system once; without

@@ -3,7 +3,7 @@
 
 use crate::driver::Handle;
 use crate::ledger::Ledger;
-use crate::{ceiling, state, streams};
+use crate::{ceiling, state, streams, twins};
 
 /// A context may be about to end: files are brought up to date while its records can be had.
 pub(crate) fn may_end() {
@@ -21,6 +21,7 @@ pub(crate) fn gone(ledger: &Ledger, context: Handle) {
         ceiling::freed(&allocation);
     }
     streams::context_gone(context);
+    twins::context_gone(context);
     if let Some(observer) = state::observer() {
         observer.context_gone(context);
     }

@@ -1,10 +1,11 @@
 //! The line a shim says once it is live: what it reaches, and what gets past it.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::env;
 use std::sync::{Mutex, PoisonError};
 
+use crate::callers::Caller;
 use crate::driver::Driver;
 use crate::{hooks, log, state};
 
@@ -72,6 +73,12 @@ pub fn line(driver: &Driver) -> String {
     if bytes != 0 {
         text.push_str(&format!("; {bytes} bytes unconverted"));
     }
+    for way in Bypass::ALL {
+        let asked = way.asked().load(Ordering::Relaxed);
+        if asked != 0 {
+            text.push_str(&format!("; {asked} bytes asked for through {}", way.name()));
+        }
+    }
     text
 }
 
@@ -102,15 +109,6 @@ fn report(driver: &Driver) {
             log::say(format_args!("the driver is too old {what}"));
         }
     }
-    for name in ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"] {
-        let value = env::var(name).unwrap_or_default();
-        if value.contains("expandable_segments:True") {
-            log::complain(format_args!(
-                "{name}={value}: expandable segments are not converted; set \
-                 expandable_segments:False"
-            ));
-        }
-    }
 }
 
 /// What an older driver cannot do, and what that costs.
@@ -131,14 +129,77 @@ fn lacking(driver: &Driver) -> [(bool, &'static str); 3] {
     ]
 }
 
-/// Virtual memory or a pool was used by somebody who is no library of communication: says so once.
-pub(crate) fn bypassed(how: &str, caller: &str, bytes: u64) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Ordering::Relaxed) {
-        let caller = if caller.is_empty() { "the job" } else { caller };
+/// A way to take device memory past conversion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bypass {
+    /// Stream-ordered pools.
+    Pool,
+    /// Virtual memory management.
+    Virtual,
+    /// Memory nodes of graphs.
+    Graph,
+}
+
+impl Bypass {
+    const ALL: [Self; 3] = [Self::Pool, Self::Virtual, Self::Graph];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pool => "cuMemAllocAsync",
+            Self::Virtual => "cuMemCreate",
+            Self::Graph => "memory nodes of graphs",
+        }
+    }
+
+    fn asked(self) -> &'static AtomicU64 {
+        static ASKED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+        let [pool, virtual_memory, graph] = &ASKED;
+        match self {
+            Self::Pool => pool,
+            Self::Virtual => virtual_memory,
+            Self::Graph => graph,
+        }
+    }
+}
+
+/// Memory that conversion would have wanted was taken in a way that it does not cover, by somebody
+/// who is no library of communication: says so once for each way.
+pub(crate) fn bypassed(way: Bypass, caller: Caller, bytes: u64) {
+    if caller.excluded {
+        return;
+    }
+    let before = way.asked().fetch_add(bytes, Ordering::Relaxed);
+    if before != 0 || bytes == 0 {
+        return;
+    }
+    report_once();
+    let who = if caller.name.is_empty() {
+        "the job"
+    } else {
+        caller.name
+    };
+    let how = way.name();
+    if way == Bypass::Virtual {
+        let setting = expandable_setting();
+        log::complain(format_args!(
+            "{who} allocates through {how}: that memory is counted but not converted; if these are \
+             PyTorch's expandable segments, set {setting}=expandable_segments:False"
+        ));
+    } else {
         log::say(format_args!(
-            "{caller} allocates through {how} ({bytes} bytes so far); that memory is counted but \
-             stays as it is"
+            "{who} allocates through {how}: that memory is counted but not converted"
         ));
     }
+}
+
+/// The variable by which the job turned expandable segments on, else the one to turn them off by.
+fn expandable_setting() -> &'static str {
+    const NAMES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
+    let on =
+        |name: &&str| env::var(name).is_ok_and(|value| value.contains("expandable_segments:True"));
+    NAMES
+        .iter()
+        .copied()
+        .find(on)
+        .unwrap_or("PYTORCH_CUDA_ALLOC_CONF")
 }

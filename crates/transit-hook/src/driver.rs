@@ -116,6 +116,22 @@ driver_table! {
     mem_alloc_managed = "cuMemAllocManaged": fn(*mut u64, usize, c_uint);
     /// `cuMemFree_v2`.
     mem_free = "cuMemFree_v2": fn(u64);
+    /// `cuMemPoolCreate`.
+    pool_create_raw = "cuMemPoolCreate": fn(*mut Handle, *const c_void);
+    /// `cuMemPoolDestroy`.
+    pool_destroy_raw = "cuMemPoolDestroy": fn(Handle);
+    /// `cuMemPoolTrimTo`.
+    pool_trim_raw = "cuMemPoolTrimTo": fn(Handle, usize);
+    /// `cuMemPoolSetAttribute`.
+    pool_set_raw = "cuMemPoolSetAttribute": fn(Handle, c_int, *mut c_void);
+    /// `cuMemPoolGetAttribute`.
+    pool_get_raw = "cuMemPoolGetAttribute": fn(Handle, c_int, *mut c_void);
+    /// `cuMemAllocFromPoolAsync`.
+    pool_alloc_raw = "cuMemAllocFromPoolAsync": fn(*mut u64, usize, Handle, Handle);
+    /// `cuDeviceGetDefaultMemPool`.
+    default_pool_raw = "cuDeviceGetDefaultMemPool": fn(*mut Handle, c_int);
+    /// `cuDeviceGetMemPool`.
+    current_pool_raw = "cuDeviceGetMemPool": fn(*mut Handle, c_int);
     /// `cuMemPrefetchAsync_v2` (12.2 and later).
     mem_prefetch_v2 = "cuMemPrefetchAsync_v2": fn(u64, usize, Location, c_uint, Handle);
     /// `cuMemPrefetchAsync`, the form that takes a device ordinal.
@@ -169,6 +185,10 @@ driver_table! {
     graph_memset_params = "cuGraphMemsetNodeGetParams": fn(Handle, *mut c_void);
     /// `cuGraphMemcpyNodeGetParams`.
     graph_memcpy_params = "cuGraphMemcpyNodeGetParams": fn(Handle, *mut c_void);
+    /// `cuGraphMemAllocNodeGetParams`.
+    graph_alloc_params = "cuGraphMemAllocNodeGetParams": fn(Handle, *mut c_void);
+    /// `cuDeviceGetGraphMemAttribute`.
+    graph_memory_raw = "cuDeviceGetGraphMemAttribute": fn(c_int, c_int, *mut c_void);
     /// `cuGraphChildGraphNodeGetGraph`.
     graph_child = "cuGraphChildGraphNodeGetGraph": fn(Handle, *mut Handle);
 }
@@ -321,6 +341,75 @@ impl Driver {
             return call!(self.mem_advise_v2, addr, as_len(bytes), advice, place);
         }
         call!(self.mem_advise_v1, addr, as_len(bytes), advice, old_place)
+    }
+
+    /// Makes a pool; `props` is a `CUmemPoolProps`.
+    pub(crate) fn pool_create(&self, props: *const c_void) -> Outcome<Handle> {
+        let mut pool = 0;
+        call!(self.pool_create_raw, &raw mut pool, props)?;
+        Ok(pool)
+    }
+
+    /// Destroys a pool of ours, once nothing lives in it.
+    pub(crate) fn pool_destroy(&self, pool: Handle) -> Outcome {
+        call!(self.pool_destroy_raw, pool)
+    }
+
+    /// Gives back what a pool holds beyond `keep` bytes.
+    pub(crate) fn pool_trim(&self, pool: Handle, keep: usize) -> Outcome {
+        call!(self.pool_trim_raw, pool, keep)
+    }
+
+    /// Sets an attribute of a pool; `value` points to what the attribute is.
+    pub(crate) fn pool_set(&self, pool: Handle, which: c_int, value: *mut c_void) -> Outcome {
+        call!(self.pool_set_raw, pool, which, value)
+    }
+
+    /// Asks for an attribute of a pool; `value` has room for 8 bytes.
+    pub(crate) fn pool_get(&self, pool: Handle, which: c_int, value: *mut c_void) -> Outcome {
+        call!(self.pool_get_raw, pool, which, value)
+    }
+
+    /// Memory from a pool, in stream order; the driver's answer.
+    pub(crate) fn pool_alloc(
+        &self,
+        address: &mut u64,
+        bytes: usize,
+        pool: Handle,
+        stream: Handle,
+    ) -> u32 {
+        let made = call!(self.pool_alloc_raw, address, bytes, pool, stream);
+        made.err().unwrap_or(SUCCESS)
+    }
+
+    /// The pool a device starts with.
+    pub(crate) fn default_pool(&self, device: u32) -> Outcome<Handle> {
+        let mut pool = 0;
+        let device = device.cast_signed();
+        call!(self.default_pool_raw, &raw mut pool, device)?;
+        Ok(pool)
+    }
+
+    /// The pool that a device's stream-ordered requests come from now.
+    pub(crate) fn current_pool(&self, device: u32) -> Outcome<Handle> {
+        let mut pool = 0;
+        let device = device.cast_signed();
+        call!(self.current_pool_raw, &raw mut pool, device)?;
+        Ok(pool)
+    }
+
+    /// Bytes that a device holds for memory nodes of graphs.
+    pub(crate) fn graph_memory(&self, device: u32) -> Outcome<u64> {
+        const RESERVED_NOW: c_int = 2;
+        let mut bytes = 0_u64;
+        let place: *mut c_void = (&raw mut bytes).cast();
+        call!(
+            self.graph_memory_raw,
+            device.cast_signed(),
+            RESERVED_NOW,
+            place
+        )?;
+        Ok(bytes)
     }
 
     /// Waits for everything in the current context.

@@ -14,9 +14,12 @@ macro_rules! for_each_hook {
             // allocation
             cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemAllocManaged, cuMemFree_v2, cuMemAllocAsync,
             cuMemAllocAsync_ptsz, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz,
-            cuMemFreeAsync, cuMemFreeAsync_ptsz, cuMemCreate, cuMemRelease, cuArrayCreate_v2,
+            cuMemFreeAsync, cuMemFreeAsync_ptsz, cuMemPoolCreate, cuMemPoolDestroy,
+            cuMemPoolTrimTo, cuMemPoolSetAttribute, cuMemPoolGetAttribute, cuMemCreate,
+            cuMemRelease, cuMemRetainAllocationHandle, cuMemMap, cuMemUnmap, cuArrayCreate_v2,
             cuArray3DCreate_v2, cuArrayDestroy, cuMipmappedArrayCreate, cuMipmappedArrayDestroy,
-            cuIpcGetMemHandle,
+            cuGraphAddMemAllocNode, cuDeviceGraphMemTrim, cuIpcGetMemHandle,
+            cuMemGetHandleForAddressRange,
             // launches
             cuLaunchKernel, cuLaunchKernel_ptsz, cuLaunchKernelEx, cuLaunchKernelEx_ptsz,
             cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz,
@@ -35,7 +38,8 @@ macro_rules! for_each_hook {
             cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph,
             cuStreamBeginCaptureToGraph_ptsz, cuStreamEndCapture, cuStreamEndCapture_ptsz,
             // answers about memory
-            cuMemGetInfo_v2, cuPointerGetAttribute, cuPointerGetAttributes,
+            cuMemGetInfo_v2, cuDeviceTotalMem_v2, cuPointerGetAttribute, cuPointerGetAttributes,
+            cuMemRangeGetAttribute, cuMemRangeGetAttributes,
             // memset
             cuMemsetD8_v2, cuMemsetD8_v2_ptds, cuMemsetD8Async, cuMemsetD8Async_ptsz,
             cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds, cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz,
@@ -54,7 +58,12 @@ macro_rules! for_each_hook {
             cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, cuMemcpy2DAsync_v2,
             cuMemcpy2DAsync_v2_ptsz, cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, cuMemcpy3DAsync_v2,
             cuMemcpy3DAsync_v2_ptsz, cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
-            cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
+            cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz, cuMemcpy3DPeer,
+            cuMemcpy3DPeer_ptds, cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz,
+            cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_ptsz, cuMemcpy3DBatchAsync_v2,
+            cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpyWithAttributesAsync,
+            cuMemcpyWithAttributesAsync_ptsz, cuMemcpy3DWithAttributesAsync,
+            cuMemcpy3DWithAttributesAsync_ptsz,
         }
     };
 }

@@ -6,15 +6,16 @@ use core::ptr;
 use std::sync::OnceLock;
 
 use crate::driver::{Driver, Handle};
-use crate::functions;
 use crate::handles::HandleMap;
 use crate::ledger::Ledger;
-use crate::scan;
+use crate::wrappers::graph_memory::{self, NodeParams};
+use crate::{callers, functions, scan};
 
 const NODE_KERNEL: i32 = 0;
 const NODE_MEMCPY: i32 = 1;
 const NODE_MEMSET: i32 = 2;
 const NODE_CHILD: i32 = 4;
+const NODE_ALLOC: i32 = 10;
 /// Graphs inside graphs followed down to this depth.
 const MOST_DEPTH: u32 = 8;
 /// Nodes walked at most.
@@ -29,6 +30,8 @@ pub(crate) struct Exec {
     pub(crate) records: u32,
     /// All nodes.
     pub(crate) nodes: u32,
+    /// Some nodes are for memory.
+    pub(crate) allocates: bool,
 }
 
 /// `CUDA_KERNEL_NODE_PARAMS`, second form (the first ends with `extra`).
@@ -80,7 +83,17 @@ pub(crate) fn of(exec: Handle) -> Option<&'static Exec> {
 pub(crate) fn instantiated(driver: &Driver, ledger: &Ledger, exec: Handle, graph: Handle) {
     let mut found = Exec::default();
     walk(driver, ledger, graph, 0, &mut found);
+    let allocates = found.allocates;
     let _ = known_execs().insert(exec, found);
+    if allocates {
+        graph_memory::refresh(driver, driver.ctx_device().unwrap_or(0));
+    }
+}
+
+/// Whether a launch of `exec` may take device memory for its nodes.
+#[inline]
+pub(crate) fn allocates(exec: Handle) -> bool {
+    of(exec).is_some_and(|known| known.allocates)
 }
 
 /// An executable graph is about to be destroyed.
@@ -155,6 +168,7 @@ fn walk(driver: &Driver, ledger: &Ledger, graph: Handle, depth: u32, into: &mut 
             NODE_MEMSET => walk_memset(driver, ledger, node, into),
             NODE_MEMCPY => walk_memcpy(driver, ledger, node, into),
             NODE_CHILD => walk_child(driver, ledger, node, depth, into),
+            NODE_ALLOC => walk_alloc(driver, node, into),
             _ => {}
         }
     }
@@ -236,6 +250,21 @@ fn walk_memcpy(driver: &Driver, ledger: &Ledger, node: Handle, into: &mut Exec) 
         {
             note(into, word);
         }
+    }
+}
+
+/// A node that was neither added nor captured before our eyes is known from here on.
+fn walk_alloc(driver: &Driver, node: Handle, into: &mut Exec) {
+    into.allocates = true;
+    let Some(get) = driver.graph_alloc_params else {
+        return;
+    };
+    let mut params = NodeParams::default();
+    // SAFETY: a node for memory; the struct has the layout asked for.
+    if unsafe { get(node, (&raw mut params).cast()) } == 0 {
+        let device = driver.ctx_device().unwrap_or(0);
+        let bytes = params.bytes as u64;
+        graph_memory::seen(device, params.address, bytes, callers::UNKNOWN);
     }
 }
 

@@ -19,11 +19,13 @@ mod contexts;
 pub mod coverage;
 pub mod driver;
 mod elf;
+mod exclusions;
 pub mod exports;
 mod functions;
 mod graphs;
 mod guard;
 mod handles;
+mod held;
 mod hooks;
 mod host;
 pub mod ledger;
@@ -37,6 +39,7 @@ mod scan;
 pub mod settings;
 pub mod state;
 mod streams;
+mod twins;
 #[doc(hidden)]
 pub mod wrappers;
 

@@ -39,6 +39,8 @@ pub struct Allocation {
     pub converted: bool,
     /// Managed memory at all (converted, or the job's own).
     pub managed: bool,
+    /// The job's pool that it was asked of; 0: none.
+    pub pool: usize,
     /// File name of the library that asked (`libnccl.so.2`), empty if unknown.
     pub caller: &'static str,
 }
@@ -119,7 +121,8 @@ pub trait Observer: Sync {
     /// false) a request of `cuMemAlloc` that stayed device memory. Threads that allocate at once
     /// may be told out of the order of ids.
     fn allocated(&self, allocation: &Allocation);
-    /// A tracked allocation is about to be freed.
+    /// A tracked allocation is about to be freed. If the driver then refuses, it is told again as
+    /// allocated, under a new number.
     fn freeing(&self, allocation: &Allocation);
     /// An op is about to be issued.
     fn before_op(&self, op: &OpCall<'_>);

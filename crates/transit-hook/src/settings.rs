@@ -8,6 +8,9 @@
 //! | `TRANSIT_NO_OVERSUBSCRIBE` | set and not `0`: never more memory than the card has free | unset |
 //! | `TRANSIT_CEILING_BYTES` | upper bound of converted bytes | device + host |
 //! | `TRANSIT_EXCLUDE` | more libraries whose allocations stay as they are, comma-separated | unset |
+//! | `TRANSIT_INCLUDE` | libraries taken off the list of those that are left alone by default | unset |
+//! | `TRANSIT_EXCLUDE_FILE` | file of exclusion rules, read at the start and added to | unset |
+//! | `TRANSIT_POOLS` | `0`: stream-ordered memory is not converted | on |
 //! | `TRANSIT_LOCK_DIR` | folder of the locks by which converting processes see each other | `/tmp` |
 //! | `TRANSIT_QUIET` | set and not `0`: no line but errors | unset |
 //! | `TRANSIT_TRACE` | trace file to write, a path template | unset |
@@ -41,6 +44,12 @@ pub struct Settings {
     pub ceiling_bytes: Option<u64>,
     /// `TRANSIT_EXCLUDE`, split.
     pub exclude: Vec<String>,
+    /// `TRANSIT_INCLUDE`, split.
+    pub include: Vec<String>,
+    /// `TRANSIT_EXCLUDE_FILE`.
+    pub exclude_file: Option<String>,
+    /// `TRANSIT_POOLS` is not `0`.
+    pub pools: bool,
     /// `TRANSIT_LOCK_DIR`.
     pub lock_dir: String,
     /// `TRANSIT_QUIET`.
@@ -99,6 +108,9 @@ impl Settings {
             no_oversubscribe: flag("TRANSIT_NO_OVERSUBSCRIBE"),
             ceiling_bytes,
             exclude: split(&text("TRANSIT_EXCLUDE").unwrap_or_default()),
+            include: split(&text("TRANSIT_INCLUDE").unwrap_or_default()),
+            exclude_file: text("TRANSIT_EXCLUDE_FILE"),
+            pools: text("TRANSIT_POOLS").is_none_or(|value| value != "0"),
             lock_dir: text("TRANSIT_LOCK_DIR").unwrap_or_else(|| "/tmp".to_owned()),
             quiet: flag("TRANSIT_QUIET"),
             trace: text("TRANSIT_TRACE"),
@@ -142,6 +154,8 @@ mod tests {
         assert_eq!(settings.min_bytes, 2 << 20);
         assert_eq!(settings.ceiling_bytes, None);
         assert!(settings.exclude.is_empty() && settings.unreadable.is_empty());
+        assert!(settings.pools && settings.include.is_empty());
+        assert!(!read(&[("TRANSIT_POOLS", "0")]).pools);
     }
 
     #[test]

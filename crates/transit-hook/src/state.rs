@@ -9,7 +9,7 @@ use transit_format::ids::OpSeq;
 use crate::driver::{self as table, Driver};
 use crate::observer::Observer;
 use crate::settings::Settings;
-use crate::{callers, ceiling, guard, ledger, log};
+use crate::{callers, ceiling, exclusions, guard, ledger, log};
 
 const INERT: u8 = 0;
 const STARTING: u8 = 1;
@@ -160,6 +160,7 @@ fn go_live() {
         return;
     }
     callers::start(&shim.settings);
+    exclusions::start(&shim.settings);
     // SAFETY: the handler touches atomics and closes descriptors only, as a child of a threaded
     // process must.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

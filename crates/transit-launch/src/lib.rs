@@ -2,6 +2,7 @@
 //! passing signals and the exit status through, and the file name templates of traces and plans.
 //! Depends on nothing but libc, so that shims can use [`template`] too.
 
+mod exclusions;
 mod failure;
 mod job;
 mod program;
@@ -9,6 +10,7 @@ mod shim;
 mod signals;
 pub mod template;
 
+pub use exclusions::exclusion_file;
 pub use failure::{Failure, dashes_missing, say};
 pub use job::{Job, LAUNCHED_NS, Outcome};
 pub use shim::find_shim;

@@ -149,11 +149,6 @@ impl Ledger {
         (allocation, stale)
     }
 
-    /// Enters an allocation again, with the number it had (its free failed).
-    pub(crate) fn restore(&self, allocation: Allocation) {
-        let _ = self.enter(&mut self.books(), allocation);
-    }
-
     fn enter(&self, books: &mut Books, allocation: Allocation) -> Option<Allocation> {
         let stale = books.by_base.remove(&allocation.address);
         if let Some(stale) = &stale {

@@ -106,9 +106,12 @@ fn an_address_given_again_belongs_to_the_new_allocation() {
     assert_eq!(ledger.find(base).unwrap().alloc, second.id);
     assert_eq!(ledger.find(base + 4 * MIB), None);
     assert_eq!(ledger.counters().converted_bytes, 2 * MIB);
+    // Its free failed: entered again, it is another allocation.
     let gone = ledger.remove(base).unwrap();
-    ledger.restore(gone);
-    assert_eq!(ledger.find(base).unwrap().alloc, second.id);
+    let (again, stale) = ledger.insert(gone);
+    assert!(stale.is_none() && again.id != second.id);
+    assert_eq!(ledger.find(base).unwrap().alloc, again.id);
+    assert_eq!(ledger.counters().converted_bytes, 2 * MIB);
 }
 
 #[test]

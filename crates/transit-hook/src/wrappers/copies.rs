@@ -1,4 +1,4 @@
-//! Copies described by a structure or a list: 2-D, 3-D and batches.
+//! Copies described by a structure: 2-D and 3-D, within a context or between two.
 
 use core::ffi::c_void;
 use std::sync::OnceLock;
@@ -13,9 +13,6 @@ use crate::hooks::{Hook, real};
 use crate::ledger::Ledger;
 use crate::ops::{self, Described, Site};
 use crate::scan::Pointers;
-
-/// Copies of a batch looked at.
-const MOST_COPIES: usize = 4096;
 
 /// `CU_MEMORYTYPE_HOST`, whose address lies in the host field.
 const TYPE_HOST: u32 = 1;
@@ -180,7 +177,7 @@ impl Copy3d {
 }
 
 /// The op of a copy, if it touches managed memory.
-fn described(pointers: &Pointers, extent: u64, records: u32) -> Option<Described> {
+pub(super) fn described(pointers: &Pointers, extent: u64, records: u32) -> Option<Described> {
     static NAME: OnceLock<(FunctionId, u64)> = OnceLock::new();
     if pointers.as_slice().is_empty() {
         ops::pass_transfer();
@@ -269,142 +266,8 @@ shaped!(Copy3d, cuMemcpy3D_v2 copy_3d false);
 shaped!(Copy3d, cuMemcpy3D_v2_ptds copy_3d_ptds true);
 shaped!(Copy3d, cuMemcpy3DAsync_v2 copy_3d_async false stream);
 shaped!(Copy3d, cuMemcpy3DAsync_v2_ptsz copy_3d_async_ptsz true stream);
-
-stub!(cuMemcpyBatchAsync, none, batch_first::<false>);
-stub!(cuMemcpyBatchAsync_ptsz, none, batch_first::<true>);
-stub!(cuMemcpyBatchAsync_v2, none, batch::<false>);
-stub!(cuMemcpyBatchAsync_v2_ptsz, none, batch::<true>);
-
-/// A batch is one op with the pointers of all its copies.
-unsafe fn run_batch(
-    lists: (*const u64, *const u64, *const usize),
-    count: usize,
-    site: Site,
-    call: impl FnOnce() -> u32,
-) -> u32 {
-    ops::run(
-        site,
-        |_, ledger, pointers| {
-            let (dsts, srcs, sizes) = lists;
-            if dsts.is_null() || srcs.is_null() || sizes.is_null() {
-                return None;
-            }
-            let mut extent = 0_u64;
-            for place in 0..count.min(MOST_COPIES) {
-                // SAFETY: the caller's lists have `count` entries.
-                let bytes = unsafe { *sizes.wrapping_add(place) } as u64;
-                // SAFETY: as above.
-                pointers.look_at(ledger, unsafe { *dsts.wrapping_add(place) }, bytes);
-                // SAFETY: as above.
-                pointers.look_at(ledger, unsafe { *srcs.wrapping_add(place) }, bytes);
-                extent = extent.saturating_add(bytes);
-            }
-            described(pointers, extent, u32::try_from(count).unwrap_or(u32::MAX))
-        },
-        call,
-    )
-}
-
-/// The form of 12.8 and 12.9, with an index of the copy that failed.
-unsafe extern "C" fn batch_first<const PER_THREAD: bool>(
-    dsts: *const u64,
-    srcs: *const u64,
-    sizes: *const usize,
-    count: usize,
-    attributes: *const c_void,
-    indices: *const usize,
-    attribute_count: usize,
-    failed: *mut usize,
-    stream: Handle,
-) -> u32 {
-    type Real = unsafe extern "C" fn(
-        *const u64,
-        *const u64,
-        *const usize,
-        usize,
-        *const c_void,
-        *const usize,
-        usize,
-        *mut usize,
-        Handle,
-    ) -> u32;
-    let hook = if PER_THREAD {
-        Hook::cuMemcpyBatchAsync_ptsz
-    } else {
-        Hook::cuMemcpyBatchAsync
-    };
-    let Some(real) = real!(hook, Real) else {
-        return NOT_FOUND;
-    };
-    let site = Site {
-        stream,
-        per_thread: PER_THREAD,
-        caller: 0,
-    };
-    // SAFETY: the caller's arguments.
-    let call = || unsafe {
-        real(
-            dsts,
-            srcs,
-            sizes,
-            count,
-            attributes,
-            indices,
-            attribute_count,
-            failed,
-            stream,
-        )
-    };
-    // SAFETY: the caller's lists.
-    unsafe { run_batch((dsts, srcs, sizes), count, site, call) }
-}
-
-unsafe extern "C" fn batch<const PER_THREAD: bool>(
-    dsts: *const u64,
-    srcs: *const u64,
-    sizes: *const usize,
-    count: usize,
-    attributes: *const c_void,
-    indices: *const usize,
-    attribute_count: usize,
-    stream: Handle,
-) -> u32 {
-    type Real = unsafe extern "C" fn(
-        *const u64,
-        *const u64,
-        *const usize,
-        usize,
-        *const c_void,
-        *const usize,
-        usize,
-        Handle,
-    ) -> u32;
-    let hook = if PER_THREAD {
-        Hook::cuMemcpyBatchAsync_v2_ptsz
-    } else {
-        Hook::cuMemcpyBatchAsync_v2
-    };
-    let Some(real) = real!(hook, Real) else {
-        return NOT_FOUND;
-    };
-    let site = Site {
-        stream,
-        per_thread: PER_THREAD,
-        caller: 0,
-    };
-    // SAFETY: the caller's arguments.
-    let call = || unsafe {
-        real(
-            dsts,
-            srcs,
-            sizes,
-            count,
-            attributes,
-            indices,
-            attribute_count,
-            stream,
-        )
-    };
-    // SAFETY: the caller's lists.
-    unsafe { run_batch((dsts, srcs, sizes), count, site, call) }
-}
+// `CUDA_MEMCPY3D_PEER` has the contexts where the plain form has its reserved fields.
+shaped!(Copy3d, cuMemcpy3DPeer copy_3d_peer false);
+shaped!(Copy3d, cuMemcpy3DPeer_ptds copy_3d_peer_ptds true);
+shaped!(Copy3d, cuMemcpy3DPeerAsync copy_3d_peer_async false stream);
+shaped!(Copy3d, cuMemcpy3DPeerAsync_ptsz copy_3d_peer_async_ptsz true stream);

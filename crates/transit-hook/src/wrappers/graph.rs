@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 use transit_format::ids::FunctionId;
 use transit_format::trace::model::OpKind;
 
-use super::stub;
+use super::{graph_memory, stub};
 use crate::driver::{Handle, NOT_FOUND, SUCCESS};
-use crate::functions;
 use crate::graphs::{self, KernelParams};
 use crate::hooks::{Hook, real};
 use crate::ops::{self, Described, Site, hooked};
+use crate::{functions, state};
 
 stub!(cuGraphLaunch, 2, launch::<false>);
 stub!(cuGraphLaunch_ptsz, 2, launch::<true>);
@@ -72,8 +72,17 @@ unsafe extern "C" fn launch<const PER_THREAD: bool>(
                 records,
             })
         },
-        // SAFETY: the caller's arguments.
-        || unsafe { real(exec, stream) },
+        || {
+            // SAFETY: the caller's arguments.
+            let result = unsafe { real(exec, stream) };
+            if graphs::allocates(exec)
+                && let Some(driver) = state::driver()
+            {
+                // Only graphs with memory nodes, which may have taken it now.
+                graph_memory::refresh(driver, driver.ctx_device().unwrap_or(0));
+            }
+            result
+        },
     )
 }
 
@@ -147,9 +156,14 @@ unsafe extern "C" fn destroy(exec: Handle) -> u32 {
     };
     // SAFETY: the caller's argument.
     let plain = || unsafe { real(exec) };
-    hooked(plain, |_, _, real_call| {
+    hooked(plain, |driver, _, real_call| {
+        let allocates = graphs::allocates(exec);
         graphs::destroyed(exec);
-        real_call()
+        let result = real_call();
+        if allocates {
+            graph_memory::refresh(driver, driver.ctx_device().unwrap_or(0));
+        }
+        result
     })
 }
 

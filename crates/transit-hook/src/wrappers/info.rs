@@ -1,12 +1,12 @@
 //! Answers about memory: how much there is, and what a pointer is. To frameworks converted memory
 //! is device memory; libraries that choose a transport by it get the truth (see [`crate::callers`]).
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 
-use super::stub;
-use crate::driver::{NOT_FOUND, SUCCESS};
+use super::{graph_memory, stub};
+use crate::driver::{INVALID_VALUE, NOT_FOUND, SUCCESS};
 use crate::hooks::{Hook, real};
-use crate::ledger::Ledger;
+use crate::ledger::{Found, Ledger};
 use crate::ops::hooked;
 use crate::{callers, ceiling, state};
 
@@ -16,12 +16,19 @@ const MEMORY_TYPE: i32 = 2;
 const HOST_POINTER: i32 = 4;
 /// `CU_POINTER_ATTRIBUTE_IS_MANAGED`.
 const IS_MANAGED: i32 = 8;
+/// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
+const DEVICE_ORDINAL: i32 = 9;
+/// `CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE`.
+const MEMPOOL_HANDLE: i32 = 17;
 /// `CU_MEMORYTYPE_DEVICE`.
 const TYPE_DEVICE: u32 = 2;
 
 stub!(cuMemGetInfo_v2, 2, memory_info);
+stub!(cuDeviceTotalMem_v2, 2, total_memory);
 stub!(cuPointerGetAttribute, 3, attribute);
 stub!(cuPointerGetAttributes, 4, attributes);
+stub!(cuMemRangeGetAttribute, 5, range_attribute);
+stub!(cuMemRangeGetAttributes, none, range_attributes);
 
 unsafe extern "C" fn memory_info(free: *mut usize, total: *mut usize, from: usize) -> u32 {
     type Real = unsafe extern "C" fn(*mut usize, *mut usize) -> u32;
@@ -46,6 +53,7 @@ unsafe extern "C" fn memory_info(free: *mut usize, total: *mut usize, from: usiz
         let Ok(device) = driver.ctx_device() else {
             return result;
         };
+        graph_memory::refresh(driver, device);
         let Some((free_bytes, total_bytes)) = ceiling::memory_info(driver, settings, device, truth)
         else {
             return result;
@@ -58,19 +66,54 @@ unsafe extern "C" fn memory_info(free: *mut usize, total: *mut usize, from: usiz
     })
 }
 
-/// Whether the caller is to be told that `address` is plain device memory.
-fn told_as_device(ledger: &Ledger, address: u64, from: usize) -> bool {
-    ledger.find(address).is_some_and(|found| found.converted) && !callers::who(from).truthful
+/// The total is that of `cuMemGetInfo`.
+unsafe extern "C" fn total_memory(bytes: *mut usize, device: c_int, from: usize) -> u32 {
+    type Real = unsafe extern "C" fn(*mut usize, c_int) -> u32;
+    let Some(real) = real!(Hook::cuDeviceTotalMem_v2, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments.
+    let plain = || unsafe { real(bytes, device) };
+    hooked(plain, |driver, _, real_call| {
+        let result = real_call();
+        let (Some(settings), Ok(device)) = (state::settings(), u32::try_from(device)) else {
+            return result;
+        };
+        if result != SUCCESS || bytes.is_null() || callers::who(from).excluded {
+            return result;
+        }
+        // SAFETY: the driver filled it in.
+        let truth = unsafe { *bytes } as u64;
+        let told = ceiling::total_bytes(driver, settings, device, truth);
+        // SAFETY: non-null and the caller's to write to.
+        unsafe { *bytes = usize::try_from(told).unwrap_or(usize::MAX) };
+        result
+    })
+}
+
+/// Converted memory of which the caller is to be told that it is plain device memory.
+fn told_as_device(ledger: &Ledger, address: u64, from: usize) -> Option<Found> {
+    let found = ledger.find(address).filter(|found| found.converted)?;
+    (!callers::who(from).truthful).then_some(found)
 }
 
 /// Changes one answer. Only bytes the driver has written are written.
-unsafe fn adjust(attribute: i32, data: *mut c_void) {
+unsafe fn adjust(ledger: &Ledger, found: &Found, attribute: i32, data: *mut c_void) {
     match attribute {
         // The driver wrote 1, as one byte or four: clearing the lowest byte clears both.
         // SAFETY: at least one byte of the caller's.
         IS_MANAGED => unsafe { data.cast::<u8>().write(0) },
         // SAFETY: an unsigned int of the caller's.
         MEMORY_TYPE => unsafe { data.cast::<u32>().write(TYPE_DEVICE) },
+        // Managed memory belongs to no device in particular.
+        // SAFETY: an int of the caller's.
+        DEVICE_ORDINAL => unsafe { data.cast::<u32>().write(found.device) },
+        // Not our twin, of which the job knows nothing.
+        MEMPOOL_HANDLE => {
+            let pool = ledger.at_base(found.base).map_or(0, |known| known.pool);
+            // SAFETY: a handle of the caller's.
+            unsafe { data.cast::<usize>().write(pool) }
+        }
         _ => {}
     }
 }
@@ -88,10 +131,17 @@ unsafe extern "C" fn attribute(
     // SAFETY: the caller's arguments.
     let plain = || unsafe { real(data, attribute, address) };
     hooked(plain, |_, ledger, real_call| {
+        let Some(found) = told_as_device(ledger, address, from) else {
+            return real_call();
+        };
+        if attribute == HOST_POINTER {
+            // Device memory has none, and the driver says so.
+            return INVALID_VALUE;
+        }
         let result = real_call();
-        if result == SUCCESS && !data.is_null() && told_as_device(ledger, address, from) {
+        if result == SUCCESS && !data.is_null() {
             // SAFETY: the driver filled the answer in.
-            unsafe { adjust(attribute, data) };
+            unsafe { adjust(ledger, &found, attribute, data) };
         }
         result
     })
@@ -112,11 +162,10 @@ unsafe extern "C" fn attributes(
     let plain = || unsafe { real(count, kinds, data, address) };
     hooked(plain, |_, ledger, real_call| {
         let result = real_call();
-        if result != SUCCESS
-            || kinds.is_null()
-            || data.is_null()
-            || !told_as_device(ledger, address, from)
-        {
+        let Some(found) = told_as_device(ledger, address, from) else {
+            return result;
+        };
+        if result != SUCCESS || kinds.is_null() || data.is_null() {
             return result;
         }
         for place in 0..count as usize {
@@ -132,9 +181,62 @@ unsafe extern "C" fn attributes(
                 unsafe { answer.cast::<usize>().write(0) };
             } else {
                 // SAFETY: the driver filled the answer in.
-                unsafe { adjust(kind, answer) };
+                unsafe { adjust(ledger, &found, kind, answer) };
             }
         }
         result
+    })
+}
+
+/// Ranges of device memory have no such attributes, and the driver says so.
+unsafe extern "C" fn range_attribute(
+    data: *mut c_void,
+    bytes: usize,
+    attribute: i32,
+    address: u64,
+    count: usize,
+    from: usize,
+) -> u32 {
+    type Real = unsafe extern "C" fn(*mut c_void, usize, i32, u64, usize) -> u32;
+    let Some(real) = real!(Hook::cuMemRangeGetAttribute, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments.
+    let plain = || unsafe { real(data, bytes, attribute, address, count) };
+    hooked(plain, |_, ledger, real_call| {
+        match told_as_device(ledger, address, from) {
+            Some(_) => INVALID_VALUE,
+            None => real_call(),
+        }
+    })
+}
+
+/// As above. Its arguments leave no room for the caller's address: everybody is a framework.
+unsafe extern "C" fn range_attributes(
+    data: *const *mut c_void,
+    sizes: *const usize,
+    attributes: *const i32,
+    number: usize,
+    address: u64,
+    count: usize,
+) -> u32 {
+    type Real = unsafe extern "C" fn(
+        *const *mut c_void,
+        *const usize,
+        *const i32,
+        usize,
+        u64,
+        usize,
+    ) -> u32;
+    let Some(real) = real!(Hook::cuMemRangeGetAttributes, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments.
+    let plain = || unsafe { real(data, sizes, attributes, number, address, count) };
+    hooked(plain, |_, ledger, real_call| {
+        match told_as_device(ledger, address, 0) {
+            Some(_) => INVALID_VALUE,
+            None => real_call(),
+        }
     })
 }

@@ -1,17 +1,16 @@
 //! Allocation and free of device memory: conversion to managed memory, and the ledger.
 
-use core::ffi::c_void;
-
-use super::{pools, stub};
+use super::stub;
 use crate::callers::{self, Caller};
 use crate::ceiling::{self, Verdict};
 use crate::driver::{Driver, Handle, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
+use crate::held::{self, Kind};
 use crate::hooks::{Hook, real};
 use crate::ledger::Ledger;
 use crate::observer::Allocation;
 use crate::ops::hooked;
 use crate::settings::Settings;
-use crate::{coverage, log, state};
+use crate::{coverage, exclusions, state, twins};
 
 /// `CU_MEM_ATTACH_GLOBAL`.
 const ATTACH_GLOBAL: u32 = 1;
@@ -20,17 +19,18 @@ stub!(cuMemAlloc_v2, 2, alloc);
 stub!(cuMemAllocPitch_v2, 5, alloc_pitch);
 stub!(cuMemAllocManaged, 3, alloc_managed);
 stub!(cuMemFree_v2, none, free);
-stub!(cuIpcGetMemHandle, none, ipc_handle);
 
 /// Something that asked for device memory, and what we know of it.
-struct Request {
-    bytes: u64,
-    device: u32,
+pub(super) struct Request {
+    pub(super) bytes: u64,
+    pub(super) device: u32,
+    pub(super) caller: Caller,
+    /// The job's pool that it was asked of; 0: none.
+    pub(super) pool: Handle,
     context: Handle,
-    caller: Caller,
 }
 
-enum Made {
+pub(super) enum Made {
     /// Managed memory at this address.
     Converted(u64),
     /// Refused by the ceiling.
@@ -51,7 +51,9 @@ unsafe extern "C" fn alloc(answer: *mut u64, bytes: usize, from: usize) -> u32 {
             return real_call();
         }
         let request = request(driver, bytes as u64, from);
-        match convert(driver, &request) {
+        match convert(driver, &request, &|address, bytes| {
+            managed(driver, address, bytes)
+        }) {
             Made::Converted(address) => {
                 // SAFETY: non-null and the caller's to write to.
                 unsafe { *answer = address };
@@ -64,38 +66,48 @@ unsafe extern "C" fn alloc(answer: *mut u64, bytes: usize, from: usize) -> u32 {
     })
 }
 
-fn request(driver: &Driver, bytes: u64, from: usize) -> Request {
+pub(super) fn request(driver: &Driver, bytes: u64, from: usize) -> Request {
     Request {
         bytes,
         device: driver.ctx_device().unwrap_or(0),
-        context: driver.ctx_current().unwrap_or(0),
         caller: callers::who(from),
+        pool: 0,
+        context: driver.ctx_current().unwrap_or(0),
     }
 }
 
-/// Makes managed memory of a request that is ours to convert.
-fn convert(driver: &Driver, request: &Request) -> Made {
-    let Some(settings) = state::settings() else {
+/// Whether a request is one that conversion is for, by its size and who asks.
+pub(super) fn wanted(request: &Request) -> Option<&'static Settings> {
+    let settings = state::settings()?;
+    let wanted = request.bytes != 0
+        && request.bytes >= settings.min_bytes
+        && !request.caller.excluded
+        && !exclusions::covers(request.caller.name, request.bytes);
+    wanted.then_some(settings)
+}
+
+/// Makes managed memory of a request that is ours to convert: `make` asks the driver for it.
+pub(super) fn convert(
+    driver: &Driver,
+    request: &Request,
+    make: &dyn Fn(&mut u64, usize) -> u32,
+) -> Made {
+    let (Some(settings), Ok(bytes)) = (wanted(request), usize::try_from(request.bytes)) else {
         return Made::Plain;
     };
-    if request.bytes == 0 || request.bytes < settings.min_bytes || request.caller.excluded {
-        return Made::Plain;
-    }
-    let Some(make) = driver.mem_alloc_managed else {
-        return Made::Plain;
+    let ask = || ceiling::ask(driver, settings, request.device, request.bytes);
+    // What our pools keep for later counts as taken, and can be given back.
+    let verdict = match ask() {
+        Verdict::OutOfMemory if twins::trim_all(driver) => ask(),
+        verdict => verdict,
     };
-    match ceiling::ask(driver, settings, request.device, request.bytes) {
+    match verdict {
         Verdict::LeaveAlone | Verdict::Taken => return Made::Plain,
         Verdict::OutOfMemory => return Made::Refused(OUT_OF_MEMORY),
         Verdict::Convert => {}
     }
-    let Ok(bytes) = usize::try_from(request.bytes) else {
-        return Made::Plain;
-    };
     let mut address = 0_u64;
-    // SAFETY: the driver's own function; `address` is a live local.
-    let result = unsafe { make(&raw mut address, bytes, ATTACH_GLOBAL) };
-    match result {
+    match make(&mut address, bytes) {
         SUCCESS => {
             keep_from_children(address, bytes);
             Made::Converted(address)
@@ -105,6 +117,15 @@ fn convert(driver: &Driver, request: &Request) -> Made {
             ceiling::give_back(request.device, request.bytes);
             Made::Plain
         }
+    }
+}
+
+/// Managed memory of no pool.
+fn managed(driver: &Driver, address: &mut u64, bytes: usize) -> u32 {
+    match driver.mem_alloc_managed {
+        // SAFETY: the driver's own function; `address` is a live local of the caller's.
+        Some(make) => unsafe { make(address, bytes, ATTACH_GLOBAL) },
+        None => NOT_FOUND,
     }
 }
 
@@ -131,8 +152,14 @@ fn keep_from_children(address: u64, bytes: usize) {
 }
 
 /// Enters an allocation and tells the observer.
-fn enter(ledger: &Ledger, request: &Request, address: u64, converted: bool, managed: bool) {
-    let (allocation, stale) = ledger.insert(Allocation {
+pub(super) fn enter(
+    ledger: &Ledger,
+    request: &Request,
+    address: u64,
+    converted: bool,
+    managed: bool,
+) {
+    let allocation = Allocation {
         id: Default::default(),
         address,
         bytes: request.bytes,
@@ -140,19 +167,27 @@ fn enter(ledger: &Ledger, request: &Request, address: u64, converted: bool, mana
         context: request.context,
         converted,
         managed,
+        pool: request.pool,
         caller: request.caller.name,
-    });
-    if let Some(stale) = stale {
-        ceiling::freed(&stale);
-    }
+    };
     coverage::report_once();
-    if let Some(observer) = state::observer() {
-        observer.allocated(&allocation);
-    }
+    tell(ledger, allocation);
 }
 
-fn limits() -> Option<&'static Settings> {
-    state::settings()
+/// Gives an allocation a number and tells the observer. What was at its base before is a leftover
+/// of a free that we did not see.
+fn tell(ledger: &Ledger, allocation: Allocation) {
+    let (allocation, stale) = ledger.insert(allocation);
+    let observer = state::observer();
+    if let Some(stale) = stale {
+        ceiling::freed(&stale);
+        if let Some(observer) = observer {
+            observer.freeing(&stale);
+        }
+    }
+    if let Some(observer) = observer {
+        observer.allocated(&allocation);
+    }
 }
 
 /// A request that stays device memory: counted, refused only where the ceiling demands it.
@@ -163,7 +198,7 @@ fn unconverted(
     answer: *mut u64,
     real_call: &dyn Fn() -> u32,
 ) -> u32 {
-    let Some(settings) = limits() else {
+    let Some(settings) = state::settings() else {
         return real_call();
     };
     if !ceiling::ask_unconverted(driver, settings, request.device, request.bytes) {
@@ -207,7 +242,9 @@ unsafe extern "C" fn alloc_pitch(
         let bytes = rule.unwrap_or(width).saturating_mul(height) as u64;
         let request = request(driver, bytes, from);
         let made = if rule.is_some() {
-            convert(driver, &request)
+            convert(driver, &request, &|address, bytes| {
+                managed(driver, address, bytes)
+            })
         } else {
             Made::Plain
         };
@@ -238,7 +275,6 @@ fn pitch_rule(driver: &Driver, one_row: impl Fn(&mut u64, &mut usize) -> u32) ->
     Some(rule)
 }
 
-/// The job's own managed memory: tracked as it is. Only `TRANSIT_NO_OVERSUBSCRIBE` limits it.
 unsafe extern "C" fn alloc_managed(answer: *mut u64, bytes: usize, flags: u32, from: usize) -> u32 {
     type Real = unsafe extern "C" fn(*mut u64, usize, u32) -> u32;
     let Some(real) = real!(Hook::cuMemAllocManaged, Real) else {
@@ -248,24 +284,35 @@ unsafe extern "C" fn alloc_managed(answer: *mut u64, bytes: usize, flags: u32, f
     let plain = || unsafe { real(answer, bytes, flags) };
     hooked(plain, |driver, ledger, real_call| {
         let request = request(driver, bytes as u64, from);
-        let strict = limits().filter(|settings| settings.no_oversubscribe);
-        let verdict =
-            strict.map(|settings| ceiling::ask(driver, settings, request.device, request.bytes));
-        match verdict {
-            // Another process converts on this GPU: managed memory could oversubscribe it.
-            Some(Verdict::OutOfMemory | Verdict::Taken) => return OUT_OF_MEMORY,
-            Some(Verdict::Convert) => {}
-            Some(Verdict::LeaveAlone) | None => ceiling::take(request.device, request.bytes),
-        }
-        let result = real_call();
-        if result == SUCCESS && !answer.is_null() {
-            // SAFETY: the driver accepted the pointer and filled it in.
-            enter(ledger, &request, unsafe { *answer }, false, true);
-        } else {
-            ceiling::give_back(request.device, request.bytes);
-        }
-        result
+        job_managed(driver, ledger, &request, answer, real_call)
     })
+}
+
+/// The job's own managed memory: tracked as it is. Only `TRANSIT_NO_OVERSUBSCRIBE` limits it.
+pub(super) fn job_managed(
+    driver: &Driver,
+    ledger: &Ledger,
+    request: &Request,
+    answer: *mut u64,
+    real_call: &dyn Fn() -> u32,
+) -> u32 {
+    let strict = state::settings().filter(|settings| settings.no_oversubscribe);
+    let verdict =
+        strict.map(|settings| ceiling::ask(driver, settings, request.device, request.bytes));
+    match verdict {
+        // Another process converts on this GPU: managed memory could oversubscribe it.
+        Some(Verdict::OutOfMemory | Verdict::Taken) => return OUT_OF_MEMORY,
+        Some(Verdict::Convert) => {}
+        Some(Verdict::LeaveAlone) | None => ceiling::take(request.device, request.bytes),
+    }
+    let result = real_call();
+    if result == SUCCESS && !answer.is_null() {
+        // SAFETY: the driver accepted the pointer and filled it in.
+        enter(ledger, request, unsafe { *answer }, false, true);
+    } else {
+        ceiling::give_back(request.device, request.bytes);
+    }
+    result
 }
 
 unsafe extern "C" fn free(address: u64) -> u32 {
@@ -283,45 +330,28 @@ unsafe extern "C" fn free(address: u64) -> u32 {
 }
 
 /// Frees what may be in the ledger. It is taken out first: once the driver has it back, another
-/// thread may get the same address.
+/// thread may get the same address. If the driver refuses, it is entered again as a new
+/// allocation, for whoever was told that it goes.
 pub(super) fn free_known(ledger: &Ledger, address: u64, real_call: &dyn Fn() -> u32) -> u32 {
     if let (Some(allocation), Some(observer)) = (ledger.at_base(address), state::observer()) {
         observer.freeing(&allocation);
     }
     let Some(allocation) = ledger.remove(address) else {
-        return pools::free_other(ledger, address, real_call);
+        return free_other(ledger, address, real_call);
     };
     let result = real_call();
-    if result != SUCCESS {
-        ledger.restore(allocation);
-        return result;
+    if result == SUCCESS {
+        ceiling::freed(&allocation);
+    } else {
+        tell(ledger, allocation);
     }
-    ceiling::freed(&allocation);
     result
 }
 
-/// The driver cannot share managed memory with another process. The job gets the driver's answer;
-/// the line says how to keep that library's memory as it is.
-unsafe extern "C" fn ipc_handle(handle: *mut c_void, address: u64) -> u32 {
-    type Real = unsafe extern "C" fn(*mut c_void, u64) -> u32;
-    let Some(real) = real!(Hook::cuIpcGetMemHandle, Real) else {
-        return NOT_FOUND;
-    };
-    // SAFETY: the caller's arguments.
-    let plain = || unsafe { real(handle, address) };
-    hooked(plain, |_, ledger, real_call| {
-        let result = real_call();
-        if result != SUCCESS
-            && let Some(found) = ledger.find(address).filter(|found| found.converted)
-        {
-            let caller = ledger.at_base(found.base).map_or("", |entry| entry.caller);
-            log::complain(format_args!(
-                "allocation {} ({} bytes, asked for by {caller}) is to be shared with another \
-                 process, which managed memory cannot be; keep such memory as it is with \
-                 TRANSIT_EXCLUDE={caller} or a larger TRANSIT_MIN_BYTES",
-                found.alloc, found.bytes,
-            ));
-        }
-        result
-    })
+/// Frees what is not in the ledger: stream-ordered memory that was passed, a graph's, or unknown.
+fn free_other(ledger: &Ledger, address: u64, real_call: &dyn Fn() -> u32) -> u32 {
+    if !held::known(Kind::Pool, address) && !held::known(Kind::Graph, address) {
+        ledger.unknown_free();
+    }
+    held::released(Kind::Pool, address, real_call)
 }

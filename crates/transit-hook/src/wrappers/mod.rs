@@ -4,27 +4,37 @@
 #![expect(non_snake_case, reason = "the driver's own names")]
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
+mod arrays;
+mod batches;
 mod copies;
 mod function;
 mod graph;
+pub(crate) mod graph_memory;
 mod info;
 mod init;
 mod launch;
 mod memory;
 mod pools;
+mod sharing;
 mod stream;
 mod transfer;
+mod vmm;
 
+pub use arrays::*;
+pub use batches::*;
 pub use copies::*;
 pub use function::*;
 pub use graph::*;
+pub use graph_memory::*;
 pub use info::*;
 pub use init::*;
 pub use launch::*;
 pub use memory::*;
 pub use pools::*;
+pub use sharing::*;
 pub use stream::*;
 pub use transfer::*;
+pub use vmm::*;
 
 /// Defines `$name`, which jumps to `$inner` with the caller's return address as one more register
 /// argument after the `$count` (0 to 5) of the driver's function; `none` adds nothing.

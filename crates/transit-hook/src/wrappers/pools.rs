@@ -1,17 +1,18 @@
-//! Device memory that is counted but stays as it is: stream-ordered pools, virtual memory
-//! management, arrays.
+//! Stream-ordered memory: taken from the managed twin of the job's pool ([`crate::twins`]) where
+//! the driver has managed pools, otherwise passed and counted. To the job there is one pool.
 
-use core::ffi::c_void;
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use core::ffi::{c_int, c_void};
 
-use super::stub;
-use crate::callers;
-use crate::ceiling;
-use crate::driver::{Driver, Handle, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
+use super::memory::{self, Made, Request};
+use super::{graph_memory, stub};
+use crate::coverage::{self, Bypass};
+use crate::driver::{Driver, Handle, NOT_FOUND, SUCCESS};
+use crate::held::{self, Kind};
 use crate::hooks::{Hook, real};
+use crate::ledger::Ledger;
 use crate::ops::hooked;
-use crate::{coverage, ledger, state, streams};
+use crate::streams;
+use crate::twins::{self, PoolProps, Sort};
 
 stub!(cuMemAllocAsync, 3, alloc_async::<false>);
 stub!(cuMemAllocAsync_ptsz, 3, alloc_async::<true>);
@@ -19,110 +20,92 @@ stub!(cuMemAllocFromPoolAsync, 4, alloc_from_pool::<false>);
 stub!(cuMemAllocFromPoolAsync_ptsz, 4, alloc_from_pool::<true>);
 stub!(cuMemFreeAsync, none, free_async::<false>);
 stub!(cuMemFreeAsync_ptsz, none, free_async::<true>);
-stub!(cuMemCreate, 4, create);
-stub!(cuMemRelease, none, release);
-stub!(cuArrayCreate_v2, 2, array_create);
-stub!(cuArray3DCreate_v2, 2, array_create_3d);
-stub!(cuArrayDestroy, none, array_destroy::<false>);
-stub!(cuMipmappedArrayCreate, 3, mipmap_create);
-stub!(cuMipmappedArrayDestroy, none, array_destroy::<true>);
+stub!(cuMemPoolCreate, none, pool_create);
+stub!(cuMemPoolDestroy, none, pool_destroy);
+stub!(cuMemPoolTrimTo, none, pool_trim);
+stub!(cuMemPoolSetAttribute, none, pool_set);
+stub!(cuMemPoolGetAttribute, none, pool_get);
 
-/// What a handle or address holds: kind apart, so that equal numbers do not meet.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Pool,
-    Virtual,
-    Array,
-}
-
-/// Device and bytes by what holds them.
-type Held = HashMap<(Kind, u64), (u32, u64)>;
-
-static HELD: Mutex<Option<Held>> = Mutex::new(None);
-
-fn hold(kind: Kind, key: u64, device: u32, bytes: u64) {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.get_or_insert_default()
-        .insert((kind, key), (device, bytes));
-}
-
-/// Runs a release. What was held is taken out first: once the driver has it back, another thread
-/// may be given the same handle.
-fn released(kind: Kind, key: u64, real_call: &dyn Fn() -> u32) -> u32 {
-    let taken = HELD
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get_or_insert_default()
-        .remove(&(kind, key));
-    let result = real_call();
-    let Some((device, bytes)) = taken else {
-        return result;
-    };
-    if result != SUCCESS {
-        hold(kind, key, device, bytes);
-        return result;
-    }
-    if let Some(ledger) = ledger::get() {
-        ledger.other_device_bytes().sub(bytes);
-    }
-    ceiling::give_back_unconverted(device, bytes);
-    result
-}
-
-/// Runs an allocation that stays as it is, counting it if it succeeds. `key` reads the handle or
-/// address the driver filled in.
-fn counted(
-    driver: &Driver,
-    kind: Kind,
-    device: u32,
+/// What a job asked for in stream order.
+struct Ask {
+    answer: *mut u64,
     bytes: u64,
-    real_call: &dyn Fn() -> u32,
-    key: impl FnOnce() -> u64,
-) -> u32 {
-    let Some(settings) = state::settings() else {
+    /// `None`: the device's current pool.
+    pool: Option<Handle>,
+    /// As calls without the per-thread suffix know it.
+    stream: Handle,
+    from: usize,
+}
+
+fn allocate(driver: &Driver, ledger: &Ledger, ask: &Ask, real_call: &dyn Fn() -> u32) -> u32 {
+    if ask.answer.is_null() {
         return real_call();
-    };
-    if !ceiling::ask_unconverted(driver, settings, device, bytes) {
-        return OUT_OF_MEMORY;
     }
-    let result = real_call();
-    if result != SUCCESS {
-        ceiling::give_back_unconverted(device, bytes);
-        return result;
+    if streams::captured(driver, ask.stream) {
+        return graph_memory::captured(driver, ask.bytes, ask.from, ask.answer, real_call);
     }
-    if let Some(ledger) = ledger::get() {
-        ledger.other_device_bytes().add(bytes);
+    let mut request = memory::request(driver, ask.bytes, ask.from);
+    let here = request.device;
+    request.pool = ask
+        .pool
+        .or_else(|| driver.current_pool(here).ok())
+        .unwrap_or(0);
+    match twins::sort_of(driver, request.pool) {
+        Sort::Managed(device) => {
+            request.device = device;
+            memory::job_managed(driver, ledger, &request, ask.answer, real_call)
+        }
+        Sort::Device(device) => {
+            request.device = device;
+            match convert(driver, &request, ask.stream, here) {
+                Made::Converted(address) => {
+                    // SAFETY: non-null and the caller's to write to.
+                    unsafe { *ask.answer = address };
+                    memory::enter(ledger, &request, address, true, true);
+                    SUCCESS
+                }
+                Made::Refused(error) => error,
+                Made::Plain => unconverted(driver, &request, ask.answer, real_call),
+            }
+        }
+        Sort::Other => unconverted(driver, &request, ask.answer, real_call),
     }
-    hold(kind, key(), device, bytes);
-    result
 }
 
-/// Frees memory that is not in the ledger of `cuMemAlloc`: `cuMemFree` takes pool memory as well.
-pub(super) fn free_other(
-    ledger: &ledger::Ledger,
-    address: u64,
+/// Takes memory from the twin of the pool, if the request is ours to convert. The ceiling is that
+/// of the current context's device: memory of another stays as it is.
+fn convert(driver: &Driver, request: &Request, stream: Handle, here: u32) -> Made {
+    let wanted = memory::wanted(request).is_some_and(|settings| settings.pools);
+    if !wanted || here != request.device {
+        return Made::Plain;
+    }
+    let Some(twin) = twins::of(driver, request.pool, request.device) else {
+        return Made::Plain;
+    };
+    memory::convert(driver, request, &|address, bytes| {
+        let result = driver.pool_alloc(address, bytes, twin, stream);
+        twins::refused(result);
+        result
+    })
+}
+
+/// Stream-ordered memory that stays as it is.
+fn unconverted(
+    driver: &Driver,
+    request: &Request,
+    answer: *mut u64,
     real_call: &dyn Fn() -> u32,
 ) -> u32 {
-    let known = HELD
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .as_ref()
-        .is_some_and(|held| held.contains_key(&(Kind::Pool, address)));
-    if !known {
-        ledger.unknown_free();
+    let result = held::counted(driver, request.device, request.bytes, real_call);
+    if result == SUCCESS {
+        // SAFETY: the driver accepted the pointer and filled it in.
+        let address = unsafe { *answer };
+        held::hold(Kind::Pool, address, request.device, request.bytes);
+        if memory::wanted(request).is_some() {
+            coverage::bypassed(Bypass::Pool, request.caller, request.bytes);
+        }
     }
-    released(Kind::Pool, address, real_call)
-}
-
-fn device_of(driver: &Driver) -> u32 {
-    driver.ctx_device().unwrap_or(0)
-}
-
-fn note_bypass(how: &str, from: usize, bytes: u64) {
-    let caller = callers::who(from);
-    if !caller.excluded {
-        coverage::bypassed(how, caller.name, bytes);
-    }
+    result
 }
 
 unsafe extern "C" fn alloc_async<const PER_THREAD: bool>(
@@ -140,19 +123,17 @@ unsafe extern "C" fn alloc_async<const PER_THREAD: bool>(
     let Some(real) = real!(hook, Real) else {
         return NOT_FOUND;
     };
+    let ask = Ask {
+        answer,
+        bytes: bytes as u64,
+        pool: None,
+        stream: streams::canonical(stream, PER_THREAD),
+        from,
+    };
     // SAFETY: the caller's arguments.
     let plain = || unsafe { real(answer, bytes, stream) };
-    hooked(plain, |driver, _, real_call| {
-        note_bypass("cuMemAllocAsync", from, bytes as u64);
-        // SAFETY: read after success, when the driver has filled it in.
-        counted(
-            driver,
-            Kind::Pool,
-            device_of(driver),
-            bytes as u64,
-            real_call,
-            || unsafe { *answer },
-        )
+    hooked(plain, |driver, ledger, real_call| {
+        allocate(driver, ledger, &ask, real_call)
     })
 }
 
@@ -172,19 +153,17 @@ unsafe extern "C" fn alloc_from_pool<const PER_THREAD: bool>(
     let Some(real) = real!(hook, Real) else {
         return NOT_FOUND;
     };
+    let ask = Ask {
+        answer,
+        bytes: bytes as u64,
+        pool: Some(pool),
+        stream: streams::canonical(stream, PER_THREAD),
+        from,
+    };
     // SAFETY: the caller's arguments.
     let plain = || unsafe { real(answer, bytes, pool, stream) };
-    hooked(plain, |driver, _, real_call| {
-        note_bypass("cuMemAllocFromPoolAsync", from, bytes as u64);
-        // SAFETY: read after success, when the driver has filled it in.
-        counted(
-            driver,
-            Kind::Pool,
-            device_of(driver),
-            bytes as u64,
-            real_call,
-            || unsafe { *answer },
-        )
+    hooked(plain, |driver, ledger, real_call| {
+        allocate(driver, ledger, &ask, real_call)
     })
 }
 
@@ -202,249 +181,118 @@ unsafe extern "C" fn free_async<const PER_THREAD: bool>(address: u64, stream: Ha
     // SAFETY: the caller's arguments.
     let plain = || unsafe { real(address, stream) };
     hooked(plain, |driver, ledger, real_call| {
-        if streams::captured(driver, streams::canonical(stream, PER_THREAD)) {
+        let stream = streams::canonical(stream, PER_THREAD);
+        if streams::captured(driver, stream) {
             // A node of a graph: nothing is freed now, and waiting would ruin the capture.
             return real_call();
         }
-        if let Some(known) = ledger.at_base(address) {
-            if known.converted {
-                return free_converted(driver, ledger, address, stream, PER_THREAD);
+        match ledger.at_base(address) {
+            // A twin's memory is freed in stream order. It may come back at once for the next
+            // request on this stream, so it leaves the ledger before the call.
+            Some(known) if known.converted && known.pool == 0 => {
+                free_converted(driver, ledger, address, stream)
             }
-            return super::memory::free_known(ledger, address, real_call);
+            _ => memory::free_known(ledger, address, real_call),
         }
-        released(Kind::Pool, address, real_call)
     })
 }
 
-/// Managed memory cannot be freed in stream order: wait for the stream, then free it.
-fn free_converted(
-    driver: &Driver,
-    ledger: &ledger::Ledger,
-    address: u64,
-    stream: Handle,
-    per_thread: bool,
-) -> u32 {
-    let stream = streams::canonical(stream, per_thread);
+/// Managed memory of no pool cannot be freed in stream order: wait for the stream, then free it.
+fn free_converted(driver: &Driver, ledger: &Ledger, address: u64, stream: Handle) -> u32 {
     if let Err(error) = driver.stream_synchronize(stream) {
         return error;
     }
     let Some(free) = driver.mem_free else {
         return NOT_FOUND;
     };
-    super::memory::free_known(ledger, address, &|| {
+    memory::free_known(ledger, address, &|| {
         // SAFETY: memory of ours that the job gives back.
         unsafe { free(address) }
     })
 }
 
-/// The first fields of `CUmemAllocationProp`.
-#[repr(C)]
-struct AllocationProp {
-    kind: i32,
-    handle_types: i32,
-    location_kind: i32,
-    location_id: i32,
-}
-
-unsafe extern "C" fn create(
-    handle: *mut u64,
-    bytes: usize,
-    prop: *const c_void,
-    flags: u64,
-    from: usize,
-) -> u32 {
-    type Real = unsafe extern "C" fn(*mut u64, usize, *const c_void, u64) -> u32;
-    const LOCATION_DEVICE: i32 = 1;
-    let Some(real) = real!(Hook::cuMemCreate, Real) else {
+unsafe extern "C" fn pool_create(pool: *mut Handle, props: *const c_void) -> u32 {
+    type Real = unsafe extern "C" fn(*mut Handle, *const c_void) -> u32;
+    let Some(real) = real!(Hook::cuMemPoolCreate, Real) else {
         return NOT_FOUND;
     };
     // SAFETY: the caller's arguments.
-    let plain = || unsafe { real(handle, bytes, prop, flags) };
-    hooked(plain, |driver, _, real_call| {
-        // SAFETY: null, or the caller's properties, which begin with these fields. There may be no
-        // current context: the device is what the properties say.
-        let Some(prop) = (unsafe { prop.cast::<AllocationProp>().as_ref() }) else {
-            return real_call();
-        };
-        let Ok(device) = u32::try_from(prop.location_id) else {
-            return real_call();
-        };
-        if prop.location_kind != LOCATION_DEVICE || handle.is_null() {
-            return real_call();
+    let plain = || unsafe { real(pool, props) };
+    hooked(plain, |_, _, real_call| {
+        let result = real_call();
+        // SAFETY: null, or the caller's properties.
+        if let (SUCCESS, Some(props)) = (result, unsafe { props.cast::<PoolProps>().as_ref() }) {
+            // SAFETY: the driver accepted the pointer and filled it in.
+            twins::made(unsafe { *pool }, props);
         }
-        note_bypass("cuMemCreate (expandable segments?)", from, bytes as u64);
-        // SAFETY: read after success, when the driver has filled it in.
-        counted(
-            driver,
-            Kind::Virtual,
-            device,
-            bytes as u64,
-            real_call,
-            || unsafe { *handle },
-        )
+        result
     })
 }
 
-unsafe extern "C" fn release(handle: u64) -> u32 {
-    let Some(real) = real!(Hook::cuMemRelease, unsafe extern "C" fn(u64) -> u32) else {
+unsafe extern "C" fn pool_destroy(pool: Handle) -> u32 {
+    let Some(real) = real!(Hook::cuMemPoolDestroy, unsafe extern "C" fn(Handle) -> u32) else {
         return NOT_FOUND;
     };
     // SAFETY: the caller's argument.
-    let plain = || unsafe { real(handle) };
-    hooked(plain, |_, _, real_call| {
-        released(Kind::Virtual, handle, real_call)
+    let plain = || unsafe { real(pool) };
+    hooked(plain, |driver, _, real_call| {
+        let result = real_call();
+        if result == SUCCESS {
+            twins::destroyed(driver, pool);
+        }
+        result
     })
 }
 
-/// Bytes of an element of `CUarray_format`.
-fn element_bytes(format: u32) -> u64 {
-    match format {
-        0x01 | 0x08 => 1,
-        0x02 | 0x09 | 0x10 => 2,
-        _ => 4,
-    }
-}
-
-/// `CUDA_ARRAY3D_DESCRIPTOR`; the 2-D form lacks depth and flags, and its format follows height.
-#[repr(C)]
-struct Array3d {
-    width: usize,
-    height: usize,
-    depth: usize,
-    format: u32,
-    channels: u32,
-    flags: u32,
-}
-
-#[repr(C)]
-struct Array2d {
-    width: usize,
-    height: usize,
-    format: u32,
-    channels: u32,
-}
-
-fn array_bytes(width: usize, height: usize, depth: usize, format: u32, channels: u32) -> u64 {
-    [width, height.max(1), depth.max(1)].iter().fold(
-        element_bytes(format) * u64::from(channels.max(1)),
-        |bytes, extent| bytes.saturating_mul(*extent as u64),
-    )
-}
-
-unsafe extern "C" fn array_create(handle: *mut Handle, shape: *const c_void, _from: usize) -> u32 {
-    type Real = unsafe extern "C" fn(*mut Handle, *const c_void) -> u32;
-    let Some(real) = real!(Hook::cuArrayCreate_v2, Real) else {
+unsafe extern "C" fn pool_trim(pool: Handle, keep: usize) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, usize) -> u32;
+    let Some(real) = real!(Hook::cuMemPoolTrimTo, Real) else {
         return NOT_FOUND;
     };
     // SAFETY: the caller's arguments.
-    let plain = || unsafe { real(handle, shape) };
+    let plain = || unsafe { real(pool, keep) };
     hooked(plain, |driver, _, real_call| {
-        // SAFETY: null, or the caller's description.
-        let Some(shape) = (unsafe { shape.cast::<Array2d>().as_ref() }) else {
-            return real_call();
-        };
-        let bytes = array_bytes(shape.width, shape.height, 1, shape.format, shape.channels);
-        // SAFETY: read after success, when the driver has filled it in.
-        counted(
-            driver,
-            Kind::Array,
-            device_of(driver),
-            bytes,
-            real_call,
-            || unsafe { *handle as u64 },
-        )
+        let result = real_call();
+        if result == SUCCESS {
+            twins::trim(driver, pool, keep);
+        }
+        result
     })
 }
 
-unsafe extern "C" fn array_create_3d(
-    handle: *mut Handle,
-    shape: *const c_void,
-    _from: usize,
-) -> u32 {
-    type Real = unsafe extern "C" fn(*mut Handle, *const c_void) -> u32;
-    let Some(real) = real!(Hook::cuArray3DCreate_v2, Real) else {
+unsafe extern "C" fn pool_set(pool: Handle, attribute: c_int, value: *mut c_void) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, c_int, *mut c_void) -> u32;
+    let Some(real) = real!(Hook::cuMemPoolSetAttribute, Real) else {
         return NOT_FOUND;
     };
     // SAFETY: the caller's arguments.
-    let plain = || unsafe { real(handle, shape) };
+    let plain = || unsafe { real(pool, attribute, value) };
     hooked(plain, |driver, _, real_call| {
-        // SAFETY: null, or the caller's description.
-        let Some(shape) = (unsafe { shape.cast::<Array3d>().as_ref() }) else {
-            return real_call();
-        };
-        let bytes = array_bytes(
-            shape.width,
-            shape.height,
-            shape.depth,
-            shape.format,
-            shape.channels,
-        );
-        // SAFETY: read after success, when the driver has filled it in.
-        counted(
-            driver,
-            Kind::Array,
-            device_of(driver),
-            bytes,
-            real_call,
-            || unsafe { *handle as u64 },
-        )
+        let result = real_call();
+        if result == SUCCESS {
+            twins::follow(driver, pool, attribute, value);
+        }
+        result
     })
 }
 
-/// A mipmapped array takes a third more than its largest level.
-unsafe extern "C" fn mipmap_create(
-    handle: *mut Handle,
-    shape: *const c_void,
-    levels: u32,
-    _from: usize,
-) -> u32 {
-    type Real = unsafe extern "C" fn(*mut Handle, *const c_void, u32) -> u32;
-    let Some(real) = real!(Hook::cuMipmappedArrayCreate, Real) else {
+unsafe extern "C" fn pool_get(pool: Handle, attribute: c_int, value: *mut c_void) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, c_int, *mut c_void) -> u32;
+    let Some(real) = real!(Hook::cuMemPoolGetAttribute, Real) else {
         return NOT_FOUND;
     };
     // SAFETY: the caller's arguments.
-    let plain = || unsafe { real(handle, shape, levels) };
+    let plain = || unsafe { real(pool, attribute, value) };
     hooked(plain, |driver, _, real_call| {
-        // SAFETY: null, or the caller's description.
-        let Some(shape) = (unsafe { shape.cast::<Array3d>().as_ref() }) else {
-            return real_call();
-        };
-        let first = array_bytes(
-            shape.width,
-            shape.height,
-            shape.depth,
-            shape.format,
-            shape.channels,
-        );
-        let bytes = if levels > 1 {
-            first.saturating_add(first / 3)
-        } else {
-            first
-        };
-        // SAFETY: read after success, when the driver has filled it in.
-        counted(
-            driver,
-            Kind::Array,
-            device_of(driver),
-            bytes,
-            real_call,
-            || unsafe { *handle as u64 },
-        )
-    })
-}
-
-unsafe extern "C" fn array_destroy<const MIPMAP: bool>(handle: Handle) -> u32 {
-    let hook = if MIPMAP {
-        Hook::cuMipmappedArrayDestroy
-    } else {
-        Hook::cuArrayDestroy
-    };
-    let Some(real) = real!(hook, unsafe extern "C" fn(Handle) -> u32) else {
-        return NOT_FOUND;
-    };
-    // SAFETY: the caller's argument.
-    let plain = || unsafe { real(handle) };
-    hooked(plain, |_, _, real_call| {
-        released(Kind::Array, handle as u64, real_call)
+        let result = real_call();
+        if result == SUCCESS && !value.is_null() {
+            let more = twins::share(driver, pool, attribute);
+            if more != 0 {
+                let place = value.cast::<u64>();
+                // SAFETY: the attributes that twins share in are 64-bit and were filled in.
+                unsafe { *place = (*place).saturating_add(more) };
+            }
+        }
+        result
     })
 }
