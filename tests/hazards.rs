@@ -33,7 +33,7 @@ pub(crate) fn compile(gpu: &SoftGpu, name: &str, more: &[&Path]) -> PathBuf {
 
 /// Runs a program bare, recorded and replayed; the same output and status each time. Returns the
 /// trace of the recorded run.
-fn same_everywhere(gpu: &SoftGpu, program: &Path) -> (Output, PathBuf) {
+pub(crate) fn same_everywhere(gpu: &SoftGpu, program: &Path) -> (Output, PathBuf) {
     let bare = gpu.command(program).output().unwrap();
     let trace = gpu.folder().join("hazard.trace.zst");
     let mut recorded = gpu.command(artifacts().join("transit-record"));

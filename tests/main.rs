@@ -15,6 +15,7 @@ mod fail_open;
 mod hazards;
 mod hostile;
 mod launchers;
+mod memory_paths;
 mod policies;
 mod recorder;
 mod storms;

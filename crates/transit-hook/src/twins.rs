@@ -167,8 +167,8 @@ fn make(driver: &Driver, pool: Handle, device: u32) -> Option<Handle> {
     Some(twin)
 }
 
-/// Memory from a twin was refused. Out of memory is an answer; anything else means that twins do
-/// not work here.
+/// A twin refused what the job's own pool then gave. Out of memory is an answer; anything else
+/// means that twins do not work here.
 pub(crate) fn refused(error: u32) {
     if error != SUCCESS && error != OUT_OF_MEMORY && !streams::any_capture() {
         REFUSED.store(true, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Stream-ordered memory: taken from the managed twin of the job's pool ([`crate::twins`]) where
 //! the driver has managed pools, otherwise passed and counted. To the job there is one pool.
 
+use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 
 use super::memory::{self, Made, Request};
@@ -57,7 +58,8 @@ fn allocate(driver: &Driver, ledger: &Ledger, ask: &Ask, real_call: &dyn Fn() ->
         }
         Sort::Device(device) => {
             request.device = device;
-            match convert(driver, &request, ask.stream, here) {
+            let error = Cell::new(SUCCESS);
+            match convert(driver, &request, ask.stream, here, &error) {
                 Made::Converted(address) => {
                     // SAFETY: non-null and the caller's to write to.
                     unsafe { *ask.answer = address };
@@ -65,7 +67,13 @@ fn allocate(driver: &Driver, ledger: &Ledger, ask: &Ask, real_call: &dyn Fn() ->
                     SUCCESS
                 }
                 Made::Refused(error) => error,
-                Made::Plain => unconverted(driver, &request, ask.answer, real_call),
+                Made::Plain => {
+                    let result = unconverted(driver, &request, ask.answer, real_call);
+                    if result == SUCCESS {
+                        twins::refused(error.get());
+                    }
+                    result
+                }
             }
         }
         Sort::Other => unconverted(driver, &request, ask.answer, real_call),
@@ -73,8 +81,14 @@ fn allocate(driver: &Driver, ledger: &Ledger, ask: &Ask, real_call: &dyn Fn() ->
 }
 
 /// Takes memory from the twin of the pool, if the request is ours to convert. The ceiling is that
-/// of the current context's device: memory of another stays as it is.
-fn convert(driver: &Driver, request: &Request, stream: Handle, here: u32) -> Made {
+/// of the current context's device: memory of another stays as it is. `error` is the twin's answer.
+fn convert(
+    driver: &Driver,
+    request: &Request,
+    stream: Handle,
+    here: u32,
+    error: &Cell<u32>,
+) -> Made {
     let wanted = memory::wanted(request).is_some_and(|settings| settings.pools);
     if !wanted || here != request.device {
         return Made::Plain;
@@ -84,7 +98,7 @@ fn convert(driver: &Driver, request: &Request, stream: Handle, here: u32) -> Mad
     };
     memory::convert(driver, request, &|address, bytes| {
         let result = driver.pool_alloc(address, bytes, twin, stream);
-        twins::refused(result);
+        error.set(result);
         result
     })
 }
