@@ -129,11 +129,18 @@ fn field_report_22_expandable_segments_are_counted_and_the_setting_is_named_once
     let plan = build(&record(&gpu, &[]), "prefetch", 1 << 30, &[]);
     let mut replayed = gpu.command(artifacts().join("transit-replay"));
     let replayed = replayed.arg("--plan").arg(plan).arg("--").arg(&program);
-    for run in [recorded(&gpu, &[], &program, &[]), replayed.output().unwrap()] {
+    for run in [
+        recorded(&gpu, &[], &program, &[]),
+        replayed.output().unwrap(),
+    ] {
         let said = err(&run);
         let line = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False";
         assert_eq!(times(&said, line), 1, "{said}");
-        assert_eq!(times(&said, "through cuMemCreate: that memory is counted"), 1, "{said}");
+        assert_eq!(
+            times(&said, "through cuMemCreate: that memory is counted"),
+            1,
+            "{said}"
+        );
     }
 }
 
@@ -181,11 +188,22 @@ fn field_report_16_an_export_that_fails_teaches_the_next_run() {
     assert!(out(&bare).starts_with("ipc 0 inside 0\n"), "{}", out(&bare));
     let first = recorded(&gpu, &[], &program, &[]);
     assert!(first.status.success());
-    assert!(out(&first).starts_with("ipc 1 inside 1\n"), "{}", out(&first));
+    assert!(
+        out(&first).starts_with("ipc 1 inside 1\n"),
+        "{}",
+        out(&first)
+    );
     let said = err(&first);
-    assert_eq!(times(&said, "cuIpcGetMemHandle, called by shares"), 1, "{said}");
+    assert_eq!(
+        times(&said, "cuIpcGetMemHandle, called by shares"),
+        1,
+        "{said}"
+    );
     assert_eq!(times(&said, "cuMemGetHandleForAddressRange"), 1, "{said}");
-    assert!(said.contains("(5242880 bytes, asked for by libowner.so)"), "{said}");
+    assert!(
+        said.contains("(5242880 bytes, asked for by libowner.so)"),
+        "{said}"
+    );
     let text = std::fs::read_to_string(&rules).unwrap();
     let expected = "# transit exclusions 1\n\
         bytes=6291456 call=cuIpcGetMemHandle caller=libowner.so\n\
@@ -194,7 +212,11 @@ fn field_report_16_an_export_that_fails_teaches_the_next_run() {
     // The next run leaves such memory as it is, and nothing else.
     let second = recorded(&gpu, &[], &program, &[]);
     assert_same(&bare, &second);
-    assert!(!err(&second).contains("cannot be shared"), "{}", err(&second));
+    assert!(
+        !err(&second).contains("cannot be shared"),
+        "{}",
+        err(&second)
+    );
     let read = Trace::open(&trace_of(&gpu)).unwrap();
     assert_eq!(bytes_of(&read, false), 14 * MIB, "{:?}", read.allocs);
     assert_eq!(bytes_of(&read, true), 32 * MIB, "{:?}", read.allocs);
@@ -219,7 +241,11 @@ fn a_foreign_exclusion_file_is_named_once_and_never_written_to() {
     let run = recorded(&gpu, &options, &program, &[]);
     assert!(run.status.success());
     let said = err(&run);
-    assert_eq!(times(&said, "2 lines are no exclusion rules; ignored"), 1, "{said}");
+    assert_eq!(
+        times(&said, "2 lines are no exclusion rules; ignored"),
+        1,
+        "{said}"
+    );
     assert_eq!(times(&said, "is no exclusion file"), 1, "{said}");
     // The one line that is a rule holds.
     assert!(out(&run).starts_with("ipc 0 inside 0\n"), "{}", out(&run));
@@ -249,7 +275,11 @@ fn field_report_14_and_15_a_library_of_communication_is_known_however_it_was_loa
         vec![(7, "owned".to_owned(), true), nccl(3), nccl(4), nccl(5)]
     };
     let first = bare(&gpu, &linked, &[]);
-    assert!(out(&first).starts_with("host 0 device 0\n"), "{}", out(&first));
+    assert!(
+        out(&first).starts_with("host 0 device 0\n"),
+        "{}",
+        out(&first)
+    );
     assert_same(&first, &recorded(&gpu, &[], &linked, &[]));
     assert_eq!(callers(&gpu), expect(false));
     // Taken off the list, its memory is converted like anybody's.
@@ -267,7 +297,10 @@ fn field_report_14_and_15_a_library_of_communication_is_known_however_it_was_loa
     let run = recorded(&gpu, &["--exclude", "libmine"], &loaded, &path);
     assert_same(&bare, &run);
     let mine = callers(&gpu);
-    assert!(mine.contains(&(3, "libmine.so".to_owned(), false)), "{mine:?}");
+    assert!(
+        mine.contains(&(3, "libmine.so".to_owned(), false)),
+        "{mine:?}"
+    );
 }
 
 #[test]

@@ -5,12 +5,16 @@ use std::path::{Path, PathBuf};
 /// Name of the file beside the trace or the plan.
 const NAME: &str = "transit-exclude.txt";
 
-/// The exclusion file for a job whose trace or plan is `file`: the one given, else one beside it,
-/// so that what a recorded run learnt holds for the replayed run too. Absolute, since a job may
-/// change its directory.
+/// The exclusion file for a job whose trace or plan is `file`: the one given, else that of
+/// `TRANSIT_EXCLUDE_FILE`, else one beside `file`, so that what a recorded run learnt holds for the
+/// replayed run too. Absolute, since a job may change its directory.
 #[must_use]
 pub fn exclusion_file(given: Option<&Path>, file: &Path) -> PathBuf {
-    let path = given.map_or_else(|| file.with_file_name(NAME), Path::to_owned);
+    let set = std::env::var_os("TRANSIT_EXCLUDE_FILE").filter(|path| !path.is_empty());
+    let path = given
+        .map(Path::to_owned)
+        .or_else(|| set.map(PathBuf::from))
+        .unwrap_or_else(|| file.with_file_name(NAME));
     std::path::absolute(&path).unwrap_or(path)
 }
 

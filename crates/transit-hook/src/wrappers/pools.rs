@@ -302,9 +302,10 @@ unsafe extern "C" fn pool_get(pool: Handle, attribute: c_int, value: *mut c_void
         if result == SUCCESS && !value.is_null() {
             let more = twins::share(driver, pool, attribute);
             if more != 0 {
-                let place = value.cast::<u64>();
                 // SAFETY: the attributes that twins share in are 64-bit and were filled in.
-                unsafe { *place = (*place).saturating_add(more) };
+                let own = unsafe { value.cast::<u64>().read() };
+                // SAFETY: as above, the caller's to write to.
+                unsafe { value.cast::<u64>().write(own.saturating_add(more)) };
             }
         }
         result

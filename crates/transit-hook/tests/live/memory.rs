@@ -112,6 +112,15 @@ fn a_free_that_fails_leaves_the_allocation_known() {
         "an unknown free is the driver's business"
     );
     assert_eq!(ledger::counters().unknown_frees, unknown + 1);
+    assert_eq!(turn.free(address), 0, "and so is a second free");
+    assert_eq!(ledger::counters().unknown_frees, unknown + 2);
+    // Nobody was left believing that the memory went with the free that failed.
+    let told: Vec<bool> = turn
+        .told()
+        .iter()
+        .map(|told| matches!(told, Told::Freeing(_)))
+        .collect();
+    assert_eq!(told, [false, true, false, true]);
 }
 
 #[test]
