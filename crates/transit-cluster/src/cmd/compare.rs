@@ -1,0 +1,174 @@
+//! `transit-cluster compare`: scenarios beside each other; the first is what the others are compared with.
+//!
+//! ```console
+//! $ transit-cluster compare seren --racks 72 --with "racks=32 reduction=50%"
+//! ```
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use clap::{Args as _, FromArgMatches as _};
+use serde::Serialize;
+
+use super::plot;
+use super::run::advised;
+use super::source::{Loaded, Source};
+use crate::error::Next;
+use crate::metrics::Metrics;
+use crate::output;
+use crate::progress::Progress;
+use crate::render::summary;
+use crate::scenario::Scenario;
+use crate::simulate::{self, Run};
+
+const EXAMPLES: &str = "\
+Examples:
+  transit-cluster compare kalos --racks 76 --with reduction=25% --with reduction=50%
+  transit-cluster compare seren --racks 72 --with 'racks=32 reduction=50%'
+  transit-cluster compare jobs.csv --racks 20 --with queue=easy --plot queues.png";
+
+/// Arguments of `compare`.
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    scenario: Scenario,
+    /// A further scenario: options that differ from the first, as name=value (repeat for more).
+    #[arg(long, required = true, value_name = "OPTIONS")]
+    with: Vec<String>,
+    /// Draw the distributions of queue times (.png or .svg).
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Print a JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    kind: &'static str,
+    input: &'a Loaded,
+    scenarios: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    scenario: &'a Scenario,
+    metrics: &'a Metrics,
+}
+
+/// A scenario with some options changed: `racks=32 reduction=50%`, commas or spaces between.
+///
+/// # Errors
+/// If a name or a value is none.
+pub fn changed(base: &Scenario, changes: &str) -> anyhow::Result<Scenario> {
+    let words = changes.split([' ', ',']).filter(|word| !word.is_empty());
+    let mut flags = flags_of(base)?;
+    flags.extend(words.map(|word| format!("--{}", word.trim_start_matches("--"))));
+    let command = clap::Command::new("scenario").no_binary_name(true).disable_help_flag(true);
+    let scenario = Scenario::augment_args(command.args_override_self(true))
+        .try_get_matches_from(flags)
+        .and_then(|matches| Scenario::from_arg_matches(&matches))
+        .map_err(|error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            anyhow!("'{changes}': {}", first.trim_start_matches("error: "))
+        })
+        .next("write options as in 'run --help', for instance 'racks=32 reduction=50%'")?;
+    advised(scenario.check())?;
+    Ok(scenario)
+}
+
+/// A scenario as the options that make it: each field is named as its option.
+fn flags_of(scenario: &Scenario) -> anyhow::Result<Vec<String>> {
+    let document = serde_json::to_value(scenario)?;
+    let fields = document.as_object().into_iter().flatten();
+    let flag = |(name, value): (&String, &serde_json::Value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("--{}={value}", name.replace('_', "-"))
+    };
+    Ok(fields.map(flag).collect())
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If the trace cannot be read, a scenario is impossible or a file cannot be written.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    advised(args.scenario.check())?;
+    let mut names = vec!["first".to_owned()];
+    let mut scenarios = Vec::new();
+    for with in &args.with {
+        names.push(with.clone());
+        scenarios.push(changed(&args.scenario, with)?);
+    }
+    if let Some(path) = &args.plot {
+        plot::kind_of(path)?;
+    }
+    let loaded = args.source.load()?;
+    let progress = Progress::new("simulating", scenarios.len() + 1);
+    let first = advised(simulate::run(&loaded.trace, &args.scenario, None))?;
+    progress.advance(1);
+    let trace = &loaded.trace;
+    let ticked = || progress.advance(1);
+    // Where a job ran before scale-in is where it ran in the first scenario, if that has none.
+    let baseline = (args.scenario.reduction == 0.0).then_some(first.outcomes.as_slice());
+    let others = simulate::run_all(trace, &scenarios, baseline, |run| run, ticked);
+    let others = advised(others)?;
+    drop(progress);
+    let mut runs = vec![first];
+    runs.extend(others);
+    if let Some(path) = &args.plot {
+        let named: Vec<(&str, &Run)> = names.iter().map(String::as_str).zip(&runs).collect();
+        plot::save(path, &plot::of_queues(&named))?;
+    }
+    report(&args, &loaded, &names, &runs)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(args: &Args, loaded: &Loaded, names: &[String], runs: &[Run]) -> anyhow::Result<()> {
+    if args.json {
+        let entries = names.iter().zip(runs).map(|(name, run)| Entry {
+            name,
+            scenario: &run.scenario,
+            metrics: &run.metrics,
+        });
+        return output::print_json(&Document {
+            kind: "compare",
+            input: loaded,
+            scenarios: entries.collect(),
+        });
+    }
+    let metrics: Vec<&Metrics> = runs.iter().map(|run| &run.metrics).collect();
+    let first = runs.first().map(summary::scenario).unwrap_or_default();
+    output::print(&format!(
+        "{}{first}\n{}",
+        loaded.account(),
+        summary::beside(names, &metrics)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_keep_what_they_do_not_name() {
+        let base = Scenario {
+            racks: 40.0,
+            seed: 7,
+            ..Scenario::default()
+        };
+        let other = changed(&base, "queue=easy reduction=50%").unwrap();
+        assert_eq!((other.racks, other.seed, other.reduction), (40.0, 7, 0.5));
+        assert_eq!(other.queue, crate::scenario::Queue::Easy);
+        for wrong in ["rack=3", "racks=x", "racks", "racks=0"] {
+            let error = crate::error::text(&changed(&base, wrong).unwrap_err());
+            assert!(error.contains("next:"), "{error}");
+        }
+    }
+}

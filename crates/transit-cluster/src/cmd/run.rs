@@ -1,0 +1,102 @@
+//! `transit-cluster run`: simulates one scenario.
+//!
+//! ```console
+//! $ transit-cluster run kalos --racks 76 --reduction 50%
+//! ```
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use serde::Serialize;
+
+use super::plot;
+use super::source::{Loaded, Source};
+use crate::error::Next;
+use crate::jobs_csv;
+use crate::metrics::Metrics;
+use crate::output;
+use crate::render::summary;
+use crate::scenario::Scenario;
+use crate::simulate::{self, Run};
+
+const EXAMPLES: &str = "\
+Examples:
+  transit-cluster run seren --racks 72
+  transit-cluster run jobs.csv --racks 40 --gpus-per-node 4 --queue easy --reduction 25%
+  sacct -a -X -P -S 2026-01-01 -o JobID,State,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES > jobs.txt
+  transit-cluster run jobs.txt --racks 16 --time-zone Europe/Berlin --jobs-csv out.csv";
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    scenario: Scenario,
+    /// Write one row per job.
+    #[arg(long, value_name = "FILE")]
+    jobs_csv: Option<PathBuf>,
+    /// Draw occupancy, waiting jobs and waiting times over the run (.png or .svg).
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Print a JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    kind: &'static str,
+    input: &'a Loaded,
+    scenario: &'a Scenario,
+    metrics: &'a Metrics,
+}
+
+/// An error of the simulator, which only a mistaken option makes.
+///
+/// # Errors
+/// Always the given one.
+pub fn advised<T>(result: Result<T, String>) -> anyhow::Result<T> {
+    result.map_err(|error| anyhow!(error)).next("change that option; --help tells what is possible")
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If the trace cannot be read, the scenario is impossible or a file cannot be written.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    advised(args.scenario.check())?;
+    if let Some(path) = &args.plot {
+        plot::kind_of(path)?;
+    }
+    let loaded = args.source.load()?;
+    let run = advised(simulate::run(&loaded.trace, &args.scenario, None))?;
+    if let Some(path) = &args.jobs_csv {
+        output::save(path, |out| jobs_csv::write(out, &loaded.trace, &run))?;
+    }
+    if let Some(path) = &args.plot {
+        plot::save(path, &plot::of_run(&run))?;
+    }
+    if args.json {
+        output::print_json(&Document {
+            kind: "run",
+            input: &loaded,
+            scenario: &run.scenario,
+            metrics: &run.metrics,
+        })?;
+    } else {
+        output::print(&text(&loaded, &run))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(loaded: &Loaded, run: &Run) -> String {
+    format!(
+        "{}{}\n{}",
+        loaded.account(),
+        summary::scenario(run),
+        summary::run(&run.metrics)
+    )
+}

@@ -1,0 +1,216 @@
+//! Where a trace comes from: a file, stdin, or one that is made or shipped.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use crate::error::{Next, say};
+use crate::generate::{self, Arrivals, Cluster, Recipe};
+use crate::input::{self, Filter, Options, Report};
+use crate::progress::Progress;
+use crate::render::table::facts;
+use crate::render::units::{count, number};
+use crate::trace::Trace;
+
+/// The real Kalos jobs that could be had, in our own format.
+static KALOS_319: &str = include_str!("../../../../fixtures/acme/kalos_completed_319.csv");
+
+/// Which jobs are simulated.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Source {
+    /// A job table (AcmeTrace, sacct --parsable2, or CSV with submit_s, run_s, gpus), `-` for stdin;
+    /// or `seren`, `kalos` (generated) or `kalos-319` (319 real jobs).
+    #[arg(value_name = "TRACE")]
+    pub trace: String,
+    /// Zone of times that do not name theirs, such as Europe/Berlin.
+    #[arg(long, default_value = "UTC", help_heading = "Which jobs")]
+    pub time_zone: String,
+    /// Column that holds the type of a job.
+    #[arg(long, value_name = "COLUMN", help_heading = "Which jobs")]
+    pub type_column: Option<String>,
+    /// Stop at the first bad row instead of counting it.
+    #[arg(long, help_heading = "Which jobs")]
+    pub strict: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub filter: Filter,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub made: Made,
+}
+
+/// How a generated trace is made.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Made {
+    /// Seed of a generated trace.
+    #[arg(long, default_value_t = 1, help_heading = "Generated traces")]
+    pub trace_seed: u64,
+    /// Jobs of a generated trace; 0 for as many as the real one has.
+    #[arg(long, default_value_t = 0, help_heading = "Generated traces",
+          value_parser = clap::value_parser!(u32).range(0..=20_000_000))]
+    pub jobs: u32,
+    /// How jobs of a generated trace arrive.
+    #[arg(long, value_enum, default_value_t = Arrivals::Chained, help_heading = "Generated traces")]
+    pub arrivals: Arrivals,
+}
+
+impl Made {
+    /// The recipe for a cluster.
+    #[must_use]
+    pub fn recipe(&self, cluster: Cluster) -> Recipe {
+        Recipe {
+            cluster,
+            jobs: self.jobs,
+            arrivals: self.arrivals,
+            seed: self.trace_seed,
+        }
+    }
+}
+
+/// A trace and the account of it.
+#[derive(Serialize)]
+pub struct Loaded {
+    /// What it is.
+    pub name: String,
+    /// The conditions that jobs met.
+    pub filter: String,
+    /// What became of its rows.
+    pub report: Report,
+    /// The jobs.
+    #[serde(skip)]
+    pub trace: Trace,
+}
+
+impl Source {
+    /// Reads or makes the trace.
+    ///
+    /// # Errors
+    /// If there is none, or no job is left of it.
+    pub fn load(&self) -> anyhow::Result<Loaded> {
+        let (name, raw, mut report) = match self.trace.as_str() {
+            "seren" => self.made(Cluster::Seren),
+            "kalos" => self.made(Cluster::Kalos),
+            "kalos-319" => {
+                let (trace, report) = self.table("kalos-319", KALOS_319.as_bytes())?;
+                ("Kalos, 319 real jobs (completed, no evaluations)".to_owned(), trace, report)
+            }
+            "-" => {
+                let (trace, report) = self.table("stdin", io::stdin().lock())?;
+                ("stdin".to_owned(), trace, report)
+            }
+            path => {
+                let (trace, report) = self.file(Path::new(path))?;
+                (path.to_owned(), trace, report)
+            }
+        };
+        let trace = self.filter.apply(&raw, |why| report.filtered(why));
+        report.kept = trace.jobs.len() as u64;
+        let loaded = Loaded {
+            name,
+            filter: self.filter.words(),
+            report,
+            trace,
+        };
+        if loaded.trace.jobs.is_empty() {
+            let account = loaded.account();
+            return Err(anyhow!("no job is left to simulate\n{}", account.trim_end()))
+                .next("relax the filters, or look at the rows named above");
+        }
+        Ok(loaded)
+    }
+
+    fn made(&self, cluster: Cluster) -> (String, Trace, Report) {
+        let recipe = self.made.recipe(cluster);
+        let trace = generate::trace(&recipe);
+        let mut report = Report::new("generated");
+        report.rows = trace.jobs.len() as u64;
+        let name = match cluster {
+            Cluster::Seren => "Seren",
+            Cluster::Kalos => "Kalos",
+        };
+        let name = format!("like {name}, generated from seed {}", recipe.seed);
+        (name, trace, report)
+    }
+
+    fn file(&self, path: &Path) -> anyhow::Result<(Trace, Report)> {
+        let shown = path.display();
+        let file = File::open(path)
+            .with_context(|| format!("cannot open {shown}"))
+            .next("give a job table, or one of seren, kalos, kalos-319")?;
+        if file.metadata().is_ok_and(|there| there.is_dir()) {
+            return Err(anyhow!("{shown} is a folder")).next("give the job table in it");
+        }
+        self.table(&shown.to_string(), file)
+    }
+
+    fn table(&self, name: &str, source: impl Read) -> anyhow::Result<(Trace, Report)> {
+        let zone = TimeZone::get(&self.time_zone)
+            .with_context(|| format!("no time zone is named '{}'", self.time_zone))
+            .next("give a name such as UTC, Asia/Shanghai or Europe/Berlin")?;
+        let options = Options {
+            zone,
+            type_column: self.type_column.clone(),
+            strict: self.strict,
+            filter: self.filter.clone(),
+        };
+        let progress = Progress::rows();
+        let read = input::read(source, &options, |rows| progress.advance(rows));
+        drop(progress);
+        let (trace, report) = read
+            .with_context(|| format!("cannot read {name}"))
+            .next("see 'transit-cluster run --help' for the tables that are understood")?;
+        if report.bad_rows() > 0 {
+            let bad = count(report.bad_rows());
+            say(&format!(
+                "transit-cluster: {bad} of {} rows are bad and left out; --strict stops at the first\n",
+                count(report.rows)
+            ));
+        }
+        Ok((trace, report))
+    }
+}
+
+impl Loaded {
+    /// The account as text.
+    #[must_use]
+    pub fn account(&self) -> String {
+        let report = &self.report;
+        let jobs = self.trace.jobs.len() as u64;
+        let hours = self.trace.work() as f64 / 3_600_000.0;
+        let days = self.trace.span().seconds() / 86_400.0;
+        let bad = report.bad.iter().map(|(why, bad)| {
+            format!("{:>9}  {why} (first: {})\n", count(bad.rows), bad.first)
+        });
+        let left_out = report.left_out.iter();
+        let left_out = left_out.map(|(why, rows)| format!("{:>9}  {why}\n", count(*rows)));
+        let mut notes = String::new();
+        if report.duration_with_queue > 0 {
+            notes.push_str(&format!(
+                "in {} rows duration holds the queue too; run times are end less start\n",
+                count(report.duration_with_queue)
+            ));
+        }
+        if report.started_early > 0 {
+            notes.push_str(&format!(
+                "{} jobs started before their submission, by the table; kept\n",
+                count(report.started_early)
+            ));
+        }
+        facts(&[
+            ("trace", format!("{} ({})", self.name, report.table)),
+            ("rows", count(report.rows)),
+            ("bad rows", bad.collect()),
+            ("filter", self.filter.clone()),
+            ("left out", left_out.collect()),
+            (
+                "jobs",
+                format!("{}; {} GPU hours, submitted over {} days", count(jobs), number(hours), number(days)),
+            ),
+            ("note", notes),
+        ])
+    }
+}
