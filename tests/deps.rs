@@ -68,6 +68,12 @@ fn parts_depend_in_one_direction() {
         !format.iter().any(|name| ours(name)),
         "transit-format: {format:?}"
     );
+    // The cluster simulator is of use without the rest, so it is tied to nothing of ours.
+    let cluster = reach(&graph, "transit-cluster");
+    assert!(
+        graph.contains_key("transit-cluster") && !cluster.iter().any(|name| ours(name)),
+        "transit-cluster: {cluster:?}"
+    );
     let never: &[(&str, &[&str])] = &[
         (
             "transit-plan",

@@ -76,7 +76,9 @@ pub fn say(text: &str) {
 #[must_use]
 pub fn json(error: &anyhow::Error) -> serde_json::Value {
     let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
-    let advised = error.chain().find_map(|cause| cause.downcast_ref::<Advised>());
+    let advised = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Advised>());
     serde_json::json!({
         "kind": "error",
         "error": error.to_string(),
@@ -94,7 +96,10 @@ mod tests {
     #[test]
     fn an_error_says_what_why_and_what_to_do() {
         let result: anyhow::Result<()> = Err(anyhow!("line 7, column 2: soon is no time"));
-        let error = result.context("cannot read a.csv").next("leave out --strict").unwrap_err();
+        let error = result
+            .context("cannot read a.csv")
+            .next("leave out --strict")
+            .unwrap_err();
         assert_eq!(
             text(&error),
             "transit-cluster: cannot read a.csv\n  because: line 7, column 2: soon is no time\n  \

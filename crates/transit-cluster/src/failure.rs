@@ -8,8 +8,8 @@ use rand_pcg::Pcg32;
 
 use crate::cluster::Shape;
 use crate::scenario::Scenario;
-use crate::units::{JobId, Millis};
 use crate::units::NodeId;
+use crate::units::{JobId, Millis};
 
 /// A node goes or comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

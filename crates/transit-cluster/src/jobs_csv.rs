@@ -51,7 +51,11 @@ pub fn write(out: &mut dyn Write, trace: &Trace, run: &Run) -> io::Result<()> {
 }
 
 fn time(at: Millis, happened: bool) -> String {
-    if happened { at.to_string() } else { String::new() }
+    if happened {
+        at.to_string()
+    } else {
+        String::new()
+    }
 }
 
 fn word(fate: Fate) -> &'static str {

@@ -13,7 +13,10 @@ use crate::error::Next;
 ///
 /// # Errors
 /// If it cannot be written, with what to do about it.
-pub fn save(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+pub fn save(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
     write(path, fill)
         .with_context(|| format!("cannot write {}", path.display()))
         .next("give another name, in a folder that you may write to and that has space")
@@ -25,7 +28,9 @@ fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io
         return fill(&mut device);
     }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = target
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder {
         fs::create_dir_all(folder)?;
     }

@@ -30,7 +30,8 @@ impl Progress {
     #[must_use]
     pub fn rows() -> Self {
         let progress = Self::new("reading", 0);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} reading: {pos} rows ({elapsed})") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} reading: {pos} rows ({elapsed})")
+        {
             progress.bar.set_style(style);
         }
         progress

@@ -171,9 +171,13 @@ impl FromStr for Factor {
             high: number(high)?,
         };
         let possible = -0.99..=100.0;
-        if factor.low > factor.high || !possible.contains(&factor.low) || !possible.contains(&factor.high)
+        if factor.low > factor.high
+            || !possible.contains(&factor.low)
+            || !possible.contains(&factor.high)
         {
-            return Err(format!("'{text}' is no range from low to high within -99% and 10000%"));
+            return Err(format!(
+                "'{text}' is no range from low to high within -99% and 10000%"
+            ));
         }
         Ok(factor)
     }
@@ -188,7 +192,9 @@ pub fn reduction(text: &str) -> Result<f64, String> {
     if (0.0..1.0).contains(&value) {
         Ok(value)
     } else {
-        Err(format!("'{text}' is no share of nodes: 0% to below 100%, for instance 50%"))
+        Err(format!(
+            "'{text}' is no share of nodes: 0% to below 100%, for instance 50%"
+        ))
     }
 }
 
@@ -239,7 +245,12 @@ pub struct Scenario {
     #[arg(long, default_value = "0..55%", help_heading = "Scale-in")]
     pub slowdown: Factor,
     /// Change of throughput of shrunk jobs that stay in their class (paper: -5..5%).
-    #[arg(long, default_value = "-5..5%", allow_hyphen_values = true, help_heading = "Scale-in")]
+    #[arg(
+        long,
+        default_value = "-5..5%",
+        allow_hyphen_values = true,
+        help_heading = "Scale-in"
+    )]
     pub same: Factor,
     /// How a slow-down becomes a duration.
     #[arg(long, value_enum, default_value_t = SlowdownForm::Longer, help_heading = "Scale-in")]

@@ -54,7 +54,11 @@ impl Times {
             Before::Inter => true,
             Before::AtStart(demand) => inter_before(demand),
         };
-        let [one, several] = if inter { self.from_inter } else { self.from_intra };
+        let [one, several] = if inter {
+            self.from_inter
+        } else {
+            self.from_intra
+        };
         if racks > 1 { several } else { one }
     }
 
@@ -114,7 +118,11 @@ pub fn tasks(
         let demand_before = demand(job, scenario, shape);
         let submit = Millis((job.submit.0 as f64 / scenario.load).round() as u64);
         let mut task = Task {
-            submit: if scenario.load == 1.0 { job.submit } else { submit },
+            submit: if scenario.load == 1.0 {
+                job.submit
+            } else {
+                submit
+            },
             demand: demand_before,
             demand_before,
             run_before: job.run,

@@ -182,7 +182,9 @@ impl Kinds {
     /// The word at a place.
     #[must_use]
     pub fn word(&self, place: u16) -> &str {
-        self.words.get(usize::from(place)).map_or("", String::as_str)
+        self.words
+            .get(usize::from(place))
+            .map_or("", String::as_str)
     }
 }
 
@@ -216,12 +218,16 @@ mod tests {
         let mut names = Names::default();
         names.push(&"é".repeat(30));
         names.push("next");
-        assert_eq!((names.get(0).len(), names.get(1), names.get(7)), (40, "next", ""));
+        assert_eq!(
+            (names.get(0).len(), names.get(1), names.get(7)),
+            (40, "next", "")
+        );
         let mut kinds = Kinds::default();
         for number in 0..3000 {
             kinds.place(&number.to_string());
         }
-        assert_eq!(kinds.word(kinds.place("new")), "(other types)");
+        let new = kinds.place("new");
+        assert_eq!(kinds.word(new), "(other types)");
     }
 
     #[test]

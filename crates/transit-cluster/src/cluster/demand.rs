@@ -85,9 +85,18 @@ mod tests {
             rest_gpus: 3,
         };
         assert_eq!(of(3, SubNode::Share, LastNode::Whole), shared);
-        assert_eq!(of(3, SubNode::Whole, LastNode::Share), Demand::nodes_whole(1));
-        assert_eq!(of(8, SubNode::Share, LastNode::Share), Demand::nodes_whole(1));
-        assert_eq!(of(12, SubNode::Share, LastNode::Whole), Demand::nodes_whole(2));
+        assert_eq!(
+            of(3, SubNode::Whole, LastNode::Share),
+            Demand::nodes_whole(1)
+        );
+        assert_eq!(
+            of(8, SubNode::Share, LastNode::Share),
+            Demand::nodes_whole(1)
+        );
+        assert_eq!(
+            of(12, SubNode::Share, LastNode::Whole),
+            Demand::nodes_whole(2)
+        );
         let rest = of(12, SubNode::Whole, LastNode::Share);
         assert_eq!((rest.whole_nodes, rest.rest_gpus, rest.nodes()), (1, 4, 2));
         assert_eq!(rest.gpus(8), 12);

@@ -99,8 +99,8 @@ fn rest_in(
     taken: &[Part],
 ) -> Option<Part> {
     let nodes = free.shape().nodes_of(rack).map(NodeId);
-    let open = nodes
-        .filter(|node| free.on(*node) >= gpus && taken.iter().all(|part| part.node != *node));
+    let open =
+        nodes.filter(|node| free.on(*node) >= gpus && taken.iter().all(|part| part.node != *node));
     let node = match placement {
         Placement::Pack => open.min_by_key(|&node| (free.on(node), node))?,
         Placement::Spread | Placement::SpreadRacks => {

@@ -7,8 +7,8 @@
 use std::process::ExitCode;
 
 use super::source::Made;
-use crate::generate::{self, Cluster};
 use crate::generate::compare::{Fact, facts};
+use crate::generate::{self, Cluster};
 use crate::output;
 use crate::render::table::Rows;
 
@@ -51,7 +51,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn table(facts: &[Fact]) -> String {
-    let mut rows = Rows::new(["", "published", "generated", "off by", "may be", ""]).text_columns([5]);
+    let mut rows =
+        Rows::new(["", "published", "generated", "off by", "may be", ""]).text_columns([5]);
     for fact in facts {
         let digits = if fact.published.abs() >= 1000.0 { 0 } else { 2 };
         rows.push([

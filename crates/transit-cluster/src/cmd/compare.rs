@@ -69,7 +69,9 @@ pub fn changed(base: &Scenario, changes: &str) -> anyhow::Result<Scenario> {
     let words = changes.split([' ', ',']).filter(|word| !word.is_empty());
     let mut flags = flags_of(base)?;
     flags.extend(words.map(|word| format!("--{}", word.trim_start_matches("--"))));
-    let command = clap::Command::new("scenario").no_binary_name(true).disable_help_flag(true);
+    let command = clap::Command::new("scenario")
+        .no_binary_name(true)
+        .disable_help_flag(true);
     let scenario = Scenario::augment_args(command.args_override_self(true))
         .try_get_matches_from(flags)
         .and_then(|matches| Scenario::from_arg_matches(&matches))
@@ -88,7 +90,9 @@ fn flags_of(scenario: &Scenario) -> anyhow::Result<Vec<String>> {
     let document = serde_json::to_value(scenario)?;
     let fields = document.as_object().into_iter().flatten();
     let flag = |(name, value): (&String, &serde_json::Value)| {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         format!("--{}={value}", name.replace('_', "-"))
     };
     Ok(fields.map(flag).collect())

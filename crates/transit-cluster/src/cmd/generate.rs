@@ -58,7 +58,11 @@ pub fn write(out: &mut dyn Write, trace: &Trace) -> io::Result<()> {
     for (at, job) in trace.jobs.iter().enumerate() {
         let (name, kind) = (quoted(trace.names.get(at)), quoted(trace.kind_of(job)));
         let state = format!("{:?}", job.state).to_uppercase();
-        writeln!(out, "{name},{},{},{},{kind},{state}", job.submit, job.run, job.gpus)?;
+        writeln!(
+            out,
+            "{name},{},{},{},{kind},{state}",
+            job.submit, job.run, job.gpus
+        )?;
     }
     Ok(())
 }

@@ -59,7 +59,9 @@ struct Document<'a> {
 /// # Errors
 /// Always the given one.
 pub fn advised<T>(result: Result<T, String>) -> anyhow::Result<T> {
-    result.map_err(|error| anyhow!(error)).next("change that option; --help tells what is possible")
+    result
+        .map_err(|error| anyhow!(error))
+        .next("change that option; --help tells what is possible")
 }
 
 /// Runs it.

@@ -96,7 +96,11 @@ impl Source {
             "kalos" => self.made(Cluster::Kalos),
             "kalos-319" => {
                 let (trace, report) = self.table("kalos-319", KALOS_319.as_bytes())?;
-                ("Kalos, 319 real jobs (completed, no evaluations)".to_owned(), trace, report)
+                (
+                    "Kalos, 319 real jobs (completed, no evaluations)".to_owned(),
+                    trace,
+                    report,
+                )
             }
             "-" => {
                 let (trace, report) = self.table("stdin", io::stdin().lock())?;
@@ -117,8 +121,11 @@ impl Source {
         };
         if loaded.trace.jobs.is_empty() {
             let account = loaded.account();
-            return Err(anyhow!("no job is left to simulate\n{}", account.trim_end()))
-                .next("relax the filters, or look at the rows named above");
+            return Err(anyhow!(
+                "no job is left to simulate\n{}",
+                account.trim_end()
+            ))
+            .next("relax the filters, or look at the rows named above");
         }
         Ok(loaded)
     }
@@ -182,9 +189,10 @@ impl Loaded {
         let jobs = self.trace.jobs.len() as u64;
         let hours = self.trace.work() as f64 / 3_600_000.0;
         let days = self.trace.span().seconds() / 86_400.0;
-        let bad = report.bad.iter().map(|(why, bad)| {
-            format!("{:>9}  {why} (first: {})\n", count(bad.rows), bad.first)
-        });
+        let bad = report
+            .bad
+            .iter()
+            .map(|(why, bad)| format!("{:>9}  {why} (first: {})\n", count(bad.rows), bad.first));
         let left_out = report.left_out.iter();
         let left_out = left_out.map(|(why, rows)| format!("{:>9}  {why}\n", count(*rows)));
         let mut notes = String::new();
@@ -208,7 +216,12 @@ impl Loaded {
             ("left out", left_out.collect()),
             (
                 "jobs",
-                format!("{}; {} GPU hours, submitted over {} days", count(jobs), number(hours), number(days)),
+                format!(
+                    "{}; {} GPU hours, submitted over {} days",
+                    count(jobs),
+                    number(hours),
+                    number(days)
+                ),
             ),
             ("note", notes),
         ])

@@ -74,7 +74,8 @@ fn combinations(over: &[String]) -> anyhow::Result<Vec<String>> {
             .next("write --over racks=32,48,72")?;
         let values: Vec<&str> = values.split(',').map(str::trim).collect();
         if all.len() * values.len() > MAX_RUNS {
-            return Err(anyhow!("more than {MAX_RUNS} combinations")).next("sweep over fewer values");
+            return Err(anyhow!("more than {MAX_RUNS} combinations"))
+                .next("sweep over fewer values");
         }
         let with = |before: &String| -> Vec<String> {
             let join = |value: &&str| format!("{before} {name}={value}").trim().to_owned();
@@ -114,10 +115,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         output::print_json(&Document {
             kind: "sweep",
             input: &loaded,
-            runs: runs.map(|(name, metrics)| Entry { name, metrics }).collect(),
+            runs: runs
+                .map(|(name, metrics)| Entry { name, metrics })
+                .collect(),
         })?;
     } else {
-        output::print(&format!("{}\n{}", loaded.account(), table(&names, &metrics)))?;
+        output::print(&format!(
+            "{}\n{}",
+            loaded.account(),
+            table(&names, &metrics)
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -152,7 +159,11 @@ fn write_csv(
 ) -> std::io::Result<()> {
     let mut heading = vec!["scenario".to_owned()];
     for group in ["all", "eligible"] {
-        heading.extend(LINES.iter().map(|line| quoted(&format!("{group}: {}", line.name)).into_owned()));
+        heading.extend(
+            LINES
+                .iter()
+                .map(|line| quoted(&format!("{group}: {}", line.name)).into_owned()),
+        );
     }
     writeln!(out, "{},utilisation,idle_gpu_hours", heading.join(","))?;
     for (name, m) in names.iter().zip(metrics) {
@@ -160,7 +171,13 @@ fn write_csv(
         for group in [&m.all, &m.eligible] {
             row.extend(LINES.iter().map(|line| format!("{}", (line.value)(group))));
         }
-        writeln!(out, "{},{},{}", row.join(","), m.utilisation, m.idle_gpu_hours)?;
+        writeln!(
+            out,
+            "{},{},{}",
+            row.join(","),
+            m.utilisation,
+            m.idle_gpu_hours
+        )?;
     }
     Ok(())
 }

@@ -89,8 +89,12 @@ fn gap(mean_s: f64, random: &mut Pcg64) -> f64 {
 fn moment(arrivals: Arrivals, span_s: f64, random: &mut Pcg64) -> f64 {
     loop {
         let time = random.random::<f64>() * span_s;
-        let (hour, day) = ((time / 3600.0) as usize % 24, (time / 86_400.0) as usize % 7);
-        let weight = BY_HOUR.get(hour).copied().unwrap_or(1.0) * if day >= 5 { WEEKEND } else { 1.0 };
+        let (hour, day) = (
+            (time / 3600.0) as usize % 24,
+            (time / 86_400.0) as usize % 7,
+        );
+        let weight =
+            BY_HOUR.get(hour).copied().unwrap_or(1.0) * if day >= 5 { WEEKEND } else { 1.0 };
         if arrivals == Arrivals::Poisson || random.random::<f64>() < weight {
             return time;
         }

@@ -56,18 +56,38 @@ pub fn facts(cluster: Cluster, trace: &Trace) -> Vec<Fact> {
     let jobs = f64::from(profile.jobs) * scale;
     fact("jobs".to_owned(), jobs, count, 0.5);
     let hours = profile.gpu_hours * scale;
-    fact("GPU hours".to_owned(), hours, gpu_hours(&trace.jobs), hours * 0.01);
+    fact(
+        "GPU hours".to_owned(),
+        hours,
+        gpu_hours(&trace.jobs),
+        hours * 0.01,
+    );
     for (kind, place) in profile.kinds.iter().zip(0_u16..) {
         let of_kind = share(trace, |job| job.kind == place);
-        fact(format!("% of jobs: {}", kind.name), kind.share * 100.0, of_kind, 1.5);
+        fact(
+            format!("% of jobs: {}", kind.name),
+            kind.share * 100.0,
+            of_kind,
+            1.5,
+        );
     }
     let states = [State::Completed, State::Cancelled, State::Failed];
     for (at, state) in states.into_iter().enumerate() {
         let [jobs, time] = [profile.states, profile.state_time].map(|all| all.get(at).copied());
         let of_jobs = share(trace, |job| job.state == state);
         let of_time = time_share(trace, |job| job.state == state);
-        fact(format!("% of jobs: {state:?}"), jobs.unwrap_or(0.0) * 100.0, of_jobs, 1.5);
-        fact(format!("% of GPU time: {state:?}"), time.unwrap_or(0.0) * 100.0, of_time, 5.0);
+        fact(
+            format!("% of jobs: {state:?}"),
+            jobs.unwrap_or(0.0) * 100.0,
+            of_jobs,
+            1.5,
+        );
+        fact(
+            format!("% of GPU time: {state:?}"),
+            time.unwrap_or(0.0) * 100.0,
+            of_time,
+            5.0,
+        );
     }
     sizes(profile, trace, &mut fact);
     durations(profile, trace, &mut fact);
@@ -75,7 +95,9 @@ pub fn facts(cluster: Cluster, trace: &Trace) -> Vec<Fact> {
 }
 
 fn gpu_hours(jobs: &[Job]) -> f64 {
-    jobs.iter().map(|job| job.run.hours() * f64::from(job.gpus)).sum()
+    jobs.iter()
+        .map(|job| job.run.hours() * f64::from(job.gpus))
+        .sum()
 }
 
 fn share(trace: &Trace, what: impl Fn(&Job) -> bool) -> f64 {
@@ -101,23 +123,39 @@ fn sizes(profile: &Profile, trace: &Trace, fact: &mut impl FnMut(String, f64, f6
             } else {
                 time_share(trace, within)
             };
-            fact(format!("% of {name}: up to {limit} GPUs"), published, generated, 1.0);
+            fact(
+                format!("% of {name}: up to {limit} GPUs"),
+                published,
+                generated,
+                1.0,
+            );
         }
     }
 }
 
 fn durations(profile: &Profile, trace: &Trace, fact: &mut impl FnMut(String, f64, f64, f64)) {
     let mut all = vec![("all".to_owned(), None)];
-    all.extend(profile.kinds.iter().zip(0_u16..).map(|(k, at)| (k.name.to_owned(), Some(at))));
+    all.extend(
+        profile
+            .kinds
+            .iter()
+            .zip(0_u16..)
+            .map(|(k, at)| (k.name.to_owned(), Some(at))),
+    );
     for (name, place) in all {
-        let of_kind = trace.jobs.iter().filter(|job| place.is_none_or(|place| job.kind == place));
+        let of_kind = trace
+            .jobs
+            .iter()
+            .filter(|job| place.is_none_or(|place| job.kind == place));
         let mut seconds: Vec<f64> = of_kind.map(|job| job.run.seconds()).collect();
         seconds.sort_by(f64::total_cmp);
         let mut worst = (0.0, 0.0, 0.0, 0.0);
         for point in curve("duration_s", profile.name, &name) {
             let within = seconds.partition_point(|&s| s <= point.x) as f64;
-            let (published, generated) =
-                (point.share * 100.0, 100.0 * within / seconds.len().max(1) as f64);
+            let (published, generated) = (
+                point.share * 100.0,
+                100.0 * within / seconds.len().max(1) as f64,
+            );
             let off: f64 = published - generated;
             if off.abs() > worst.0 {
                 worst = (off.abs(), point.x, published, generated);

@@ -60,7 +60,10 @@ fn hours_by_size(profile: &Profile, jobs: &[Sized], scale: f64) -> Vec<(f64, f64
     let (mut first, mut before) = (1.0, 0.0);
     let mut hours = Vec::new();
     for point in curve("gputime_vs_gpus", profile.name, "all") {
-        if sizes.iter().any(|&gpus| (first..=point.x).contains(&f64::from(gpus))) {
+        if sizes
+            .iter()
+            .any(|&gpus| (first..=point.x).contains(&f64::from(gpus)))
+        {
             hours.push((point.x, (point.share - before) * profile.gpu_hours * scale));
             (first, before) = (point.x + 1.0, point.share);
         }
@@ -92,7 +95,11 @@ fn value_at(curve: &[Point], piece: usize, share: f64) -> f64 {
         return to.x;
     };
     let width = to.share - from.share;
-    let part = if width > 0.0 { (share - from.share) / width } else { 1.0 };
+    let part = if width > 0.0 {
+        (share - from.share) / width
+    } else {
+        1.0
+    };
     from.x * (to.x / from.x).powf(part.clamp(0.0, 1.0))
 }
 

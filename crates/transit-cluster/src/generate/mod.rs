@@ -48,7 +48,11 @@ impl Recipe {
 #[must_use]
 pub fn trace(recipe: &Recipe) -> Trace {
     let profile = recipe.cluster.profile();
-    let count = if recipe.jobs == 0 { profile.jobs } else { recipe.jobs };
+    let count = if recipe.jobs == 0 {
+        profile.jobs
+    } else {
+        recipe.jobs
+    };
     let stream = recipe.cluster as u128;
     let mut random = Pcg64::new(u128::from(recipe.seed), stream);
     let mut jobs: Vec<Sized> = Vec::with_capacity(count as usize);

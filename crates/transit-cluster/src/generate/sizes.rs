@@ -163,14 +163,19 @@ mod tests {
         for cluster in [Cluster::Seren, Cluster::Kalos] {
             let profile = cluster.profile();
             let table = table(profile, profile.jobs);
-            assert_eq!(table.iter().map(|cell| cell.jobs).sum::<u32>(), profile.jobs);
+            assert_eq!(
+                table.iter().map(|cell| cell.jobs).sum::<u32>(),
+                profile.jobs
+            );
             for (at, kind) in profile.kinds.iter().enumerate() {
                 let of_kind = table.iter().filter(|cell| cell.kind == at);
-                let share = of_kind.map(|cell| f64::from(cell.jobs)).sum::<f64>() / f64::from(profile.jobs);
+                let share =
+                    of_kind.map(|cell| f64::from(cell.jobs)).sum::<f64>() / f64::from(profile.jobs);
                 assert!((share - kind.share).abs() < 0.02, "{} {share}", kind.name);
             }
             let ones = table.iter().filter(|cell| cell.gpus == 1);
-            let share = ones.map(|cell| f64::from(cell.jobs)).sum::<f64>() / f64::from(profile.jobs);
+            let share =
+                ones.map(|cell| f64::from(cell.jobs)).sum::<f64>() / f64::from(profile.jobs);
             let published = curve("jobs_vs_gpus", profile.name, "all")[0].share;
             assert!((share - published).abs() < 0.01, "{share} {published}");
         }

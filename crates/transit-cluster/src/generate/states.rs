@@ -31,7 +31,9 @@ pub fn draw(profile: &Profile, gpu_seconds: &[f64]) -> Vec<State> {
         for (lack, chance) in lacks.iter_mut().zip(chance) {
             *lack += chance * time(at);
         }
-        let most = (0..3).max_by(|&a, &b| lacks[a].total_cmp(&lacks[b])).unwrap_or(0);
+        let most = (0..3)
+            .max_by(|&a, &b| lacks[a].total_cmp(&lacks[b]))
+            .unwrap_or(0);
         lacks[most] -= time(at);
         states[at as usize] = STATES[most];
     }

@@ -88,9 +88,18 @@ impl Columns {
     pub fn find(header: &ByteRecord, type_column: Option<&str>) -> Result<Self, String> {
         let names: Vec<String> = header
             .iter()
-            .map(|name| String::from_utf8_lossy(name).trim().trim_matches('\u{feff}').to_owned())
+            .map(|name| {
+                String::from_utf8_lossy(name)
+                    .trim()
+                    .trim_matches('\u{feff}')
+                    .to_owned()
+            })
             .collect();
-        let place = |wanted: &str| names.iter().position(|name| name.eq_ignore_ascii_case(wanted));
+        let place = |wanted: &str| {
+            names
+                .iter()
+                .position(|name| name.eq_ignore_ascii_case(wanted))
+        };
         let mut places = NAMES.map(|(_, known)| known.iter().find_map(|name| place(name)));
         if let Some(wanted) = type_column {
             let found = place(wanted)
@@ -120,7 +129,11 @@ impl Columns {
         if missing.is_empty() {
             return Ok(());
         }
-        Err(format!("no column for {}; {}", missing.join(", nor for "), there_are(&self.names)))
+        Err(format!(
+            "no column for {}; {}",
+            missing.join(", nor for "),
+            there_are(&self.names)
+        ))
     }
 
     /// Where a role's column is.
@@ -147,7 +160,11 @@ impl Columns {
     /// What kind of table this is, in words.
     #[must_use]
     pub fn kind_of_table(&self) -> &'static str {
-        let has = |wanted: &str| self.names.iter().any(|name| name.eq_ignore_ascii_case(wanted));
+        let has = |wanted: &str| {
+            self.names
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(wanted))
+        };
         if has("gpu_num") && (has("fail_time") || has("mem_per_pod_GB")) {
             "AcmeTrace, Kalos"
         } else if has("gpu_num") {
@@ -164,7 +181,12 @@ fn there_are(names: &[String]) -> String {
     const SHOWN: usize = 20;
     let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
     let more = if names.len() > SHOWN { ", ..." } else { "" };
-    let text: String = shown.join(", ").chars().filter(|c| !c.is_control()).take(300).collect();
+    let text: String = shown
+        .join(", ")
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(300)
+        .collect();
     format!("the heading has: {text}{more}")
 }
 
@@ -190,7 +212,12 @@ mod tests {
             assert!(error.contains(word), "{error}");
         }
         assert!(find(&["Submit", "AllocTRES", "Elapsed"]).is_ok());
-        assert_eq!(find(&["submit_s", "run_s", "gpus"]).unwrap().kind_of_table(), "plain table");
+        assert_eq!(
+            find(&["submit_s", "run_s", "gpus"])
+                .unwrap()
+                .kind_of_table(),
+            "plain table"
+        );
     }
 
     #[test]

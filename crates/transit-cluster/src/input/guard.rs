@@ -40,7 +40,8 @@ impl<R: Read> Guard<R> {
             if count == 0 {
                 break;
             }
-            self.ahead.extend_from_slice(buffer.get(..count).unwrap_or(&[]));
+            self.ahead
+                .extend_from_slice(buffer.get(..count).unwrap_or(&[]));
             if self.ahead.len() as u64 > MAX_ROW_BYTES {
                 return Err(too_long());
             }

@@ -87,9 +87,11 @@ pub fn read(
         .flexible(true)
         .has_headers(true)
         .from_reader(guarded);
-    let header = reader.byte_headers().map_err(|error| unreadable(error, 1))?;
-    let columns = Columns::find(header, options.type_column.as_deref())
-        .map_err(InputError::Heading)?;
+    let header = reader
+        .byte_headers()
+        .map_err(|error| unreadable(error, 1))?;
+    let columns =
+        Columns::find(header, options.type_column.as_deref()).map_err(InputError::Heading)?;
     let mut report = Report::new(columns.kind_of_table());
     let mut trace = Trace::default();
     let mut record = csv::ByteRecord::new();

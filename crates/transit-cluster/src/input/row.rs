@@ -83,12 +83,18 @@ impl<'a> Rows<'a> {
         let nodes = self.number(record, Role::Nodes)?.unwrap_or(0);
         let submit_ms = match self.time(record, Role::Submit)? {
             Some(at) => at,
-            None => return Err(self.wrong(Role::Submit, "no time", "no time of submission".into())),
+            None => {
+                return Err(self.wrong(Role::Submit, "no time", "no time of submission".into()));
+            }
         };
         let start_ms = self.time(record, Role::Start)?;
         let end_ms = self.time(record, Role::End)?;
         let run_ms = self.run(record, state, start_ms, end_ms)?;
-        let duration = self.text(record, Role::Duration)?.trim().parse::<f64>().ok();
+        let duration = self
+            .text(record, Role::Duration)?
+            .trim()
+            .parse::<f64>()
+            .ok();
         let queued = end_ms.map(|end| end.saturating_sub(submit_ms));
         let of = |ms: u64| duration.is_some_and(|s| (s * 1000.0 - ms as f64).abs() < 1.0);
         Ok(Parsed {
@@ -131,9 +137,11 @@ impl<'a> Rows<'a> {
         }
         let value = text.parse::<f64>().ok().filter(|v| v.fract() == 0.0);
         match value {
-            Some(v) if v < 0.0 => {
-                Err(self.wrong(role, "negative numbers", format!("{} is negative", shown(&text))))
-            }
+            Some(v) if v < 0.0 => Err(self.wrong(
+                role,
+                "negative numbers",
+                format!("{} is negative", shown(&text)),
+            )),
             Some(v) if v <= MAX_COUNT => Ok(Some(v as u32)),
             _ => {
                 let what = format!("{} is no whole number up to {MAX_COUNT}", shown(&text));
@@ -158,9 +166,11 @@ impl<'a> Rows<'a> {
         match time::parse(&text, self.zone) {
             Time::At(ms) => Ok(Some(ms)),
             Time::None => Ok(None),
-            Time::Negative => {
-                Err(self.wrong(role, "negative times", format!("{} is negative", shown(&text))))
-            }
+            Time::Negative => Err(self.wrong(
+                role,
+                "negative times",
+                format!("{} is negative", shown(&text)),
+            )),
             Time::Unreadable => {
                 Err(self.wrong(role, "not a time", format!("{} is no time", shown(&text))))
             }
@@ -180,7 +190,10 @@ impl<'a> Rows<'a> {
         if let (Some(start), Some(end)) = (start_ms, end_ms)
             && end < start
         {
-            let what = format!("it ends {:.0} s before it starts", (start - end) as f64 / 1000.0);
+            let what = format!(
+                "it ends {:.0} s before it starts",
+                (start - end) as f64 / 1000.0
+            );
             return Err(self.wrong(Role::End, "end before start", what));
         }
         if let Some(run) = self.time(record, Role::RunSeconds)? {
@@ -189,7 +202,11 @@ impl<'a> Rows<'a> {
         let text = self.text(record, Role::Elapsed)?;
         if !text.is_empty() {
             return time::elapsed(&text).ok_or_else(|| {
-                self.wrong(Role::Elapsed, "not a time", format!("{} is no duration", shown(&text)))
+                self.wrong(
+                    Role::Elapsed,
+                    "not a time",
+                    format!("{} is no duration", shown(&text)),
+                )
             });
         }
         match (start_ms, end_ms) {
@@ -242,7 +259,10 @@ mod tests {
 
     #[test]
     fn gpus_are_found_in_slurm_resources() {
-        assert_eq!(tres_gpus("billing=8,cpu=64,gres/gpu=8,gres/gpu:a100=8,node=1"), Some(8));
+        assert_eq!(
+            tres_gpus("billing=8,cpu=64,gres/gpu=8,gres/gpu:a100=8,node=1"),
+            Some(8)
+        );
         assert_eq!(tres_gpus("gres/gpu:a100=4,gres/gpu:v100=2"), Some(6));
         assert_eq!(tres_gpus("gpu:a100:4"), Some(4));
         assert_eq!(tres_gpus("gpu:8"), Some(8));

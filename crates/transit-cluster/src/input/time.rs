@@ -100,7 +100,14 @@ mod tests {
         assert_eq!(elapsed("1-02:03:04"), Some(93_784_000));
         assert_eq!(elapsed("00:00:30"), Some(30_000));
         assert_eq!(elapsed("05:07.5"), Some(307_500));
-        for wrong in ["", "30", "a:b:c", "1-", "00:00:61", "9999999999999-00:00:00"] {
+        for wrong in [
+            "",
+            "30",
+            "a:b:c",
+            "1-",
+            "00:00:61",
+            "9999999999999-00:00:00",
+        ] {
             assert_eq!(elapsed(wrong), None, "{wrong}");
         }
     }

@@ -109,7 +109,10 @@ impl Conservative {
 
     /// The moment that begins exactly here, made if need be.
     fn split(&mut self, from: Millis) -> usize {
-        match self.future.binary_search_by_key(&from, |moment| moment.from) {
+        match self
+            .future
+            .binary_search_by_key(&from, |moment| moment.from)
+        {
             Ok(at) => at,
             Err(at) => {
                 let nodes = self.future[at - 1].nodes.clone();
@@ -145,7 +148,8 @@ impl Conservative {
                     moment.nodes[part.node.0 as usize] -= part.gpus as u8;
                 }
             }
-            self.planned.insert((from, job), Reserved { parts, racks, time });
+            self.planned
+                .insert((from, job), Reserved { parts, racks, time });
             return;
         }
     }
@@ -172,10 +176,16 @@ impl Conservative {
 }
 
 fn fits(nodes: &[u8], demand: Demand, shape: Shape) -> bool {
-    let whole = nodes.iter().filter(|&&free| u32::from(free) == shape.gpus_per_node).count();
+    let whole = nodes
+        .iter()
+        .filter(|&&free| u32::from(free) == shape.gpus_per_node)
+        .count();
     if whole < demand.whole_nodes as usize {
         return false;
     }
-    let rest = nodes.iter().filter(|&&free| u32::from(free) >= demand.rest_gpus).count();
+    let rest = nodes
+        .iter()
+        .filter(|&&free| u32::from(free) >= demand.rest_gpus)
+        .count();
     demand.rest_gpus == 0 || rest > demand.whole_nodes as usize
 }

@@ -23,7 +23,11 @@ enum Verdict {
     /// It fits nowhere, and will not until something is released.
     NoRoom,
     /// It would go here; harmless if the first job keeps its room whatever its time.
-    Room { racks: u32, parts: Vec<Part>, harmless: bool },
+    Room {
+        racks: u32,
+        parts: Vec<Part>,
+        harmless: bool,
+    },
 }
 
 /// The reservation of the first job.

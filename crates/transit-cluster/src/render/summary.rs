@@ -48,8 +48,16 @@ pub const LINES: [Line; 20] = [
     line("jobs on several racks", |g| g.multi_rack_jobs as f64, whole),
     line("jobs on one node", |g| g.single_node_jobs as f64, whole),
     line("rack traffic: racks", |g| g.traffic.racks as f64, whole),
-    line("rack traffic: racks of several", |g| g.traffic.multi_rack as f64, whole),
-    line("rack traffic: crossings", |g| g.traffic.crossings as f64, whole),
+    line(
+        "rack traffic: racks of several",
+        |g| g.traffic.multi_rack as f64,
+        whole,
+    ),
+    line(
+        "rack traffic: crossings",
+        |g| g.traffic.crossings as f64,
+        whole,
+    ),
 ];
 
 /// The cluster and the choices of a scenario in words.
@@ -70,7 +78,10 @@ pub fn scenario(run: &Run) -> String {
 /// The choices of a scenario in one line.
 #[must_use]
 pub fn choices(s: &Scenario) -> String {
-    let mut words = vec![format!("queue {}", value(&s.queue)), format!("placement {}", value(&s.placement))];
+    let mut words = vec![
+        format!("queue {}", value(&s.queue)),
+        format!("placement {}", value(&s.placement)),
+    ];
     if s.reduction > 0.0 {
         words.push(format!(
             "{} fewer nodes (rounded {}), speed-up {}, slow-down {}, same class {}",
@@ -109,7 +120,11 @@ pub fn run(metrics: &Metrics) -> String {
     let mut rows = Rows::new(["", "all jobs", "eligible jobs"]);
     for line in &LINES {
         let cell = |group: &Group| (line.text)((line.value)(group));
-        rows.push([line.name.to_owned(), cell(&metrics.all), cell(&metrics.eligible)]);
+        rows.push([
+            line.name.to_owned(),
+            cell(&metrics.all),
+            cell(&metrics.eligible),
+        ]);
     }
     let mut text = rows.render();
     text.push('\n');
@@ -118,7 +133,16 @@ pub fn run(metrics: &Metrics) -> String {
 }
 
 fn cluster_lines(metrics: &Metrics) -> String {
-    let odd = |name, value: u64| (name, if value > 0 { count(value) } else { String::new() });
+    let odd = |name, value: u64| {
+        (
+            name,
+            if value > 0 {
+                count(value)
+            } else {
+                String::new()
+            },
+        )
+    };
     let all = &metrics.all;
     let eligible = metrics.eligible.jobs;
     let shrunk = format!(
@@ -129,8 +153,18 @@ fn cluster_lines(metrics: &Metrics) -> String {
     );
     facts(&[
         ("utilisation", percent(metrics.utilisation)),
-        ("idle GPU hours", count(metrics.idle_gpu_hours.round() as u64)),
-        ("shrunk", if metrics.shrunk > 0 { shrunk } else { String::new() }),
+        (
+            "idle GPU hours",
+            count(metrics.idle_gpu_hours.round() as u64),
+        ),
+        (
+            "shrunk",
+            if metrics.shrunk > 0 {
+                shrunk
+            } else {
+                String::new()
+            },
+        ),
         odd("larger than the cluster", all.too_large),
         odd("still waiting at the end", all.waiting),
         odd("still running at the end", all.running),
@@ -142,9 +176,14 @@ fn cluster_lines(metrics: &Metrics) -> String {
 #[must_use]
 pub fn beside(names: &[String], metrics: &[&Metrics]) -> String {
     let mut text = String::new();
-    let groups: [(&str, fn(&Metrics) -> &Group); 2] =
-        [("eligible jobs", |m| &m.eligible), ("all jobs", |m| &m.all)];
-    for (title, group) in groups {
+    for title in ["eligible jobs", "all jobs"] {
+        let group = |m: &Metrics| {
+            if title == "all jobs" {
+                m.all.clone()
+            } else {
+                m.eligible.clone()
+            }
+        };
         let mut heading = vec![title.to_owned()];
         for (at, name) in names.iter().enumerate() {
             heading.push(name.clone());
@@ -154,11 +193,21 @@ pub fn beside(names: &[String], metrics: &[&Metrics]) -> String {
         }
         let mut rows = Rows::new(heading);
         for line in &LINES {
-            rows.push(cells(line.name, metrics, |m| (line.value)(group(m)), line.text));
+            rows.push(cells(
+                line.name,
+                metrics,
+                |m| (line.value)(&group(m)),
+                line.text,
+            ));
         }
         if title == "all jobs" {
             rows.push(cells("utilisation", metrics, |m| m.utilisation, percent));
-            rows.push(cells("idle GPU hours", metrics, |m| m.idle_gpu_hours, whole));
+            rows.push(cells(
+                "idle GPU hours",
+                metrics,
+                |m| m.idle_gpu_hours,
+                whole,
+            ));
         }
         text.push_str(&rows.render());
         text.push('\n');

@@ -86,7 +86,10 @@ mod tests {
     fn numbers_align_right_and_empty_facts_are_left_out() {
         let mut rows = Rows::new(["what", "before"]);
         rows.push(["racks", "12,940"]);
-        assert_eq!(rows.render(), "what   before\n-------------\nracks  12,940\n");
+        assert_eq!(
+            rows.render(),
+            "what   before\n--------------\nracks  12,940\n"
+        );
         let text = facts(&[("a", "1\n2".into()), ("bcd", String::new())]);
         assert_eq!(text, "a  1\n   2\n");
     }
