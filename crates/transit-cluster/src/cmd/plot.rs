@@ -83,7 +83,7 @@ pub fn of_run(run: &Run) -> Figure {
         vec![averages(held, end), capacity],
     );
     let queue = over_time("Queue", "jobs waiting", vec![averages(waiting, end)]);
-    let mut cdf = cdf_panel("Queue times of eligible and all jobs");
+    let mut cdf = cdf_panel("Queue times of eligible jobs (of all: blue)");
     cdf.content = Content::Lines {
         log_x: true,
         series: vec![cdf_of(run, true), cdf_of(run, false)],
@@ -145,9 +145,6 @@ pub fn cdf_of(run: &Run, eligible: bool) -> Vec<(f64, f64)> {
         if let Some(wait) = waits.get(rank - 1) {
             points.push((wait.seconds().max(1.0), 100.0 * rank as f64 / count as f64));
         }
-    }
-    if let Some(first) = points.first().copied() {
-        points.insert(0, (1.0, if first.0 > 1.0 { 0.0 } else { first.1 }));
     }
     points
 }

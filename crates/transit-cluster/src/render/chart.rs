@@ -11,7 +11,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::font;
 use super::palette::{GRID, INK, SOFT_INK, series};
-use super::units::number;
+use super::units::tick;
 
 /// What a panel shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -256,7 +256,7 @@ impl Panel {
             .axis_style(SOFT_INK);
         mesh.x_labels(groups.len() * 2 + 1)
             .x_label_formatter(&names)
-            .y_label_formatter(&|v| number(*v));
+            .y_label_formatter(&|v| tick(*v));
         mesh.label_style(label)
             .x_desc(&self.x)
             .y_desc(&self.y)
@@ -295,15 +295,19 @@ where
         .bold_line_style(GRID)
         .axis_style(SOFT_INK)
         .x_labels(8);
-    mesh.x_label_formatter(&|v| number(*v))
-        .y_label_formatter(&|v| number(*v));
+    mesh.x_label_formatter(&|v| tick(*v))
+        .y_label_formatter(&|v| tick(*v));
     mesh.label_style(label.color(&SOFT_INK))
         .x_desc(&panel.x)
         .y_desc(&panel.y);
     mesh.draw().map_err(text)?;
     for (at, points) in lines.iter().enumerate() {
-        let line = LineSeries::new(points.iter().copied(), series(at).stroke_width(2));
-        chart.draw_series(line).map_err(text)?;
+        // Piece by piece: where a thick line turns back, its joint would stick far out.
+        let style = series(at).stroke_width(2);
+        let pieces = points
+            .windows(2)
+            .map(|pair| PathElement::new(pair.to_vec(), style));
+        chart.draw_series(pieces).map_err(text)?;
     }
     Ok(())
 }

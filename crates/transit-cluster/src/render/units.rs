@@ -25,6 +25,15 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A number at an axis: no needless decimals.
+#[must_use]
+pub fn tick(value: f64) -> String {
+    if value.abs() >= 1000.0 {
+        return count_signed(value);
+    }
+    format!("{}", (value * 1000.0).round() / 1000.0)
+}
+
 fn count_signed(value: f64) -> String {
     let sign = if value < 0.0 { "-" } else { "" };
     format!("{sign}{}", count(value.abs().round() as u64))
