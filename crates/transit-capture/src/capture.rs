@@ -15,7 +15,7 @@ use transit_hook::{
 use crate::clock::Clock;
 use crate::collect::{Collected, Collector};
 use crate::config::Config;
-use crate::cupti::Session;
+use crate::cupti::{Session, handed_over};
 use crate::ring::Rings;
 use crate::settle::{SettleCounts, Settler};
 use crate::start::{self, Started};
@@ -530,7 +530,7 @@ impl Capture {
     pub fn sees_migrations(&self) -> bool {
         self.started
             .get()
-            .is_some_and(|started| started.paging.load(Ordering::Relaxed))
+            .is_some_and(|started| started.paging.load(Ordering::Relaxed) && !handed_over())
     }
 
     /// A context has been destroyed, and what we had in it.

@@ -43,5 +43,6 @@ mod writer;
 
 pub use capture::Capture;
 pub use config::Config;
+pub use cupti::{CuptiCheck, check_cupti, follow_calls};
 pub use settle::SettleCounts;
 pub use writer::Outcome;

@@ -8,6 +8,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::injected;
 use crate::settings::Settings;
 
 /// Libraries whose allocations are never converted: they share memory with other processes or
@@ -20,6 +21,13 @@ const EXCLUDED: [&str; 6] = [
     "libgdrapi",
     "libtransit_",
 ];
+
+/// Beginnings of the names of libraries whose allocations are never converted.
+#[must_use]
+pub fn excluded_libraries() -> &'static [&'static str] {
+    &EXCLUDED
+}
+
 /// Libraries that are told that converted memory is managed: they choose transports by it.
 const TRUTHFUL: [&str; 11] = [
     "libuc",
@@ -217,6 +225,14 @@ fn file_name(info: &libc::dl_phdr_info) -> String {
 }
 
 fn describe(name: String) -> Caller {
+    if injected::injected() && name.starts_with("libtransit_") {
+        // Calls come to us by CUPTI's word, which does not say who made them, and leaves nothing
+        // to change.
+        return Caller {
+            excluded: true,
+            ..UNKNOWN
+        };
+    }
     let excluded = is_excluded(&name, LISTS.get().unwrap_or(&Lists::default()));
     let truthful = TRUTHFUL.iter().any(|start| name.starts_with(start));
     Caller {

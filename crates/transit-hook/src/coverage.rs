@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::callers::Caller;
 use crate::driver::Driver;
-use crate::{hooks, log, state};
+use crate::{hooks, log, neighbours, state};
 
 /// Names remembered at most.
 const MOST_NAMES: usize = 32;
@@ -99,6 +99,7 @@ fn report(driver: &Driver) {
     if !state::quiet() {
         log::say(format_args!("{}", line(driver)));
     }
+    neighbours::report();
     if hooks::bound() == 0 {
         log::complain(format_args!(
             "no hook has a driver function: is the libcuda.so.1 in this process the driver's?"

@@ -73,6 +73,7 @@ macro_rules! name_list {
         /// Names of every symbol that [`crate::export_all!`] defines.
         pub const EXPORTS: &[&str] = &[
             "dlsym", "cuInit", "cuGetProcAddress", "cuGetProcAddress_v2",
+            "cuptiActivityRegisterCallbacks",
             $(stringify!($name),)*
         ];
     };
@@ -88,12 +89,21 @@ macro_rules! __jump_exports {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         unsafe extern "C" fn $name() {
-            #[cfg(target_arch = "x86_64")]
-            ::core::arch::naked_asm!("jmp {}", sym $crate::wrappers::$name);
-            #[cfg(target_arch = "aarch64")]
-            ::core::arch::naked_asm!("b {}", sym $crate::wrappers::$name);
+            $crate::__jump!($crate::wrappers::$name)
         }
     )*};
+}
+
+/// The body of a naked function that only jumps.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __jump {
+    ($($to:tt)+) => {{
+        #[cfg(target_arch = "x86_64")]
+        ::core::arch::naked_asm!("jmp {}", sym $($to)+);
+        #[cfg(target_arch = "aarch64")]
+        ::core::arch::naked_asm!("b {}", sym $($to)+);
+    }};
 }
 
 /// Defines every exported symbol in the calling shim crate. The argument is the path of a
@@ -121,6 +131,12 @@ macro_rules! export_all {
             }
 
             $crate::__dlsym_export!(answer);
+
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[unsafe(naked)]
+            unsafe extern "C" fn cuptiActivityRegisterCallbacks() {
+                $crate::__jump!($crate::neighbours::cuptiActivityRegisterCallbacks)
+            }
 
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn cuInit(flags: u32) -> u32 {
@@ -166,82 +182,21 @@ macro_rules! export_all {
 #[macro_export]
 macro_rules! __dlsym_export {
     ($answer:path) => {
-        #[cfg(target_arch = "x86_64")]
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         unsafe extern "C" fn dlsym() {
+            #[cfg(target_arch = "x86_64")]
             ::core::arch::naked_asm!(
-                "test rsi, rsi",
-                "je 2f",
-                "cmp byte ptr [rsi], 0x63",
-                "jne 2f",
-                "cmp byte ptr [rsi + 1], 0x75",
-                "jne 2f",
-                "push rdi",
-                "push rsi",
-                "sub rsp, 8",
-                "call {answer}",
-                "add rsp, 8",
-                "pop rsi",
-                "pop rdi",
-                "test rax, rax",
-                "je 2f",
-                "cmp rax, 1",
-                "jne 3f",
-                "xor eax, eax",
-                "3:",
-                "ret",
-                "2:",
-                "mov rax, [rip + {real}@GOTPCREL]",
-                "mov rax, [rax]",
-                "test rax, rax",
-                "jne 4f",
-                "push rdi",
-                "push rsi",
-                "sub rsp, 8",
-                "call {find}",
-                "add rsp, 8",
-                "pop rsi",
-                "pop rdi",
-                "4:",
-                "jmp rax",
+                $crate::__dlsym_x86_64!(),
                 answer = sym $answer,
                 real = sym $crate::resolve::REAL_DLSYM,
                 find = sym $crate::resolve::real_dlsym_address,
             );
-        }
-
-        #[cfg(target_arch = "aarch64")]
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        #[unsafe(naked)]
-        unsafe extern "C" fn dlsym() {
+            #[cfg(target_arch = "aarch64")]
             ::core::arch::naked_asm!(
-                "cbz x1, 2f",
-                "ldrb w9, [x1]",
-                "cmp w9, #0x63",
-                "b.ne 2f",
-                "ldrb w9, [x1, #1]",
-                "cmp w9, #0x75",
-                "b.ne 2f",
-                "stp x0, x1, [sp, #-32]!",
-                "str x30, [sp, #16]",
-                "bl {answer}",
-                "mov x9, x0",
-                "ldr x30, [sp, #16]",
-                "ldp x0, x1, [sp], #32",
-                "cbz x9, 2f",
-                "cmp x9, #1",
-                "csel x0, xzr, x9, eq",
-                "ret",
-                "2:",
-                "stp x0, x1, [sp, #-32]!",
-                "str x30, [sp, #16]",
-                "bl {find}",
-                "mov x9, x0",
-                "ldr x30, [sp, #16]",
-                "ldp x0, x1, [sp], #32",
-                "br x9",
+                $crate::__dlsym_aarch64!(),
                 answer = sym $answer,
+                real = sym $crate::resolve::REAL_DLSYM,
                 find = sym $crate::resolve::real_dlsym_address,
             );
         }

@@ -16,19 +16,45 @@ const LOCAL_RANKS: [&str; 4] = [
     "SLURM_NTASKS_PER_NODE",
 ];
 
+/// What the host has, as found now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMemory {
+    /// `MemTotal`.
+    pub total_bytes: u64,
+    /// `MemAvailable`.
+    pub available_bytes: u64,
+    /// What the control group leaves, if it limits.
+    pub group_left_bytes: Option<u64>,
+    /// Ranks that share the host, by the launcher's word; else 1.
+    pub ranks: u64,
+    /// What one rank may have beyond its devices' own memory.
+    pub share_bytes: u64,
+}
+
+/// Looks at the host and the environment.
+#[must_use]
+pub fn look() -> HostMemory {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available_bytes = line_bytes(&meminfo, "MemAvailable:").unwrap_or(0);
+    let group_left_bytes = group_left_bytes(Path::new("/sys/fs/cgroup"));
+    let ranks = LOCAL_RANKS
+        .iter()
+        .find_map(|name| env::var(name).ok()?.parse::<u64>().ok())
+        .unwrap_or(1);
+    let usable_bytes = available_bytes.min(group_left_bytes.unwrap_or(u64::MAX));
+    HostMemory {
+        total_bytes: line_bytes(&meminfo, "MemTotal:").unwrap_or(0),
+        available_bytes,
+        group_left_bytes,
+        ranks,
+        share_bytes: share_bytes(usable_bytes, ranks),
+    }
+}
+
 /// Bytes of managed memory beyond the devices' own that this process may have.
 pub(crate) fn budget_bytes() -> u64 {
     static BUDGET: OnceLock<u64> = OnceLock::new();
-    *BUDGET.get_or_init(|| {
-        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let available = available_bytes(&meminfo).unwrap_or(0);
-        let left = group_left_bytes(Path::new("/sys/fs/cgroup")).unwrap_or(u64::MAX);
-        let ranks = LOCAL_RANKS
-            .iter()
-            .find_map(|name| env::var(name).ok()?.parse::<u64>().ok())
-            .unwrap_or(1);
-        share_bytes(available.min(left), ranks)
-    })
+    *BUDGET.get_or_init(|| look().share_bytes)
 }
 
 /// One rank's part of what is available.
@@ -36,10 +62,8 @@ fn share_bytes(available_bytes: u64, ranks: u64) -> u64 {
     available_bytes.saturating_sub(RESERVE_BYTES.max(available_bytes / 10)) / ranks.max(1)
 }
 
-fn available_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find(|line| line.starts_with("MemAvailable:"))?;
+fn line_bytes(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find(|line| line.starts_with(name))?;
     line.split_whitespace()
         .nth(1)?
         .parse::<u64>()
@@ -106,8 +130,9 @@ mod tests {
     #[test]
     fn available_memory_is_read_in_bytes() {
         let text = "MemTotal:       65000000 kB\nMemAvailable:   32000000 kB\n";
-        assert_eq!(available_bytes(text), Some(32_000_000 * 1024));
-        assert_eq!(available_bytes(""), None);
+        let available = line_bytes(text, "MemAvailable:");
+        assert_eq!(available, Some(32_000_000 * 1024));
+        assert_eq!(line_bytes("", "MemAvailable:"), None);
     }
 
     #[test]

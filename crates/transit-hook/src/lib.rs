@@ -17,6 +17,8 @@ pub mod card;
 mod ceiling;
 mod contexts;
 pub mod coverage;
+#[doc(hidden)]
+pub mod dlsym_text;
 pub mod driver;
 mod elf;
 mod exclusions;
@@ -27,9 +29,11 @@ mod guard;
 mod handles;
 mod held;
 mod hooks;
-mod host;
+pub mod host;
+pub mod injected;
 pub mod ledger;
 pub mod log;
+pub mod neighbours;
 pub mod observer;
 mod ops;
 mod proc_address;
@@ -43,6 +47,7 @@ mod twins;
 #[doc(hidden)]
 pub mod wrappers;
 
+pub use callers::excluded_libraries;
 pub use card::{Chunk, EmulatedCard};
 pub use driver::Driver;
 pub use exports::EXPORTS;

@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::hooks;
+use crate::{hooks, neighbours};
 
 /// The C library's `dlsym`, found at first use. Read by the naked stub.
 #[doc(hidden)]
@@ -18,7 +18,7 @@ static LIBCUDA: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
 /// What [`look_up`] answers for "the real `dlsym` decides".
-const REAL_DECIDES: *mut c_void = ptr::null_mut();
+pub(crate) const REAL_DECIDES: *mut c_void = ptr::null_mut();
 /// What [`look_up`] answers for "null".
 #[doc(hidden)]
 pub const ANSWER_NULL: *mut c_void = ptr::without_provenance_mut(1);
@@ -45,8 +45,21 @@ pub extern "C" fn real_dlsym_address() -> *mut c_void {
     if found.is_null() {
         std::process::abort();
     }
+    let found = next_tool(found).unwrap_or(found);
     REAL_DLSYM.store(found, Ordering::Release);
     found
+}
+
+/// Another preload's `dlsym` behind ours. Without a version of its own it is not found under one,
+/// so the C library's is asked. One of our own shims is left out of it: one account is enough.
+fn next_tool(of_libc: *mut c_void) -> Option<*mut c_void> {
+    // SAFETY: the address is the C library's `dlsym`, whose signature `Dlsym` is.
+    let call = unsafe { core::mem::transmute::<*mut c_void, Dlsym>(of_libc) };
+    // SAFETY: the name is NUL-terminated; the caller whose next one is meant is this library.
+    let next = unsafe { call(libc::RTLD_NEXT, c"dlsym".as_ptr()) };
+    let path = object_of(next)?;
+    let sibling = path.rsplit('/').next()?.starts_with("libtransit_");
+    (!next.is_null() && !sibling && !is_at(next, of_libc)).then_some(next)
 }
 
 fn real_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -88,7 +101,12 @@ pub fn real_symbol(library: *mut c_void, name: &CStr) -> *mut c_void {
 /// Whether an address lies in the shim itself.
 pub(crate) fn is_ours(address: *const c_void) -> bool {
     let here = real_dlsym_address as extern "C" fn() -> *mut c_void as *const c_void;
-    match (base_of(address), base_of(here)) {
+    is_at(address, here)
+}
+
+/// Whether two addresses lie in one object.
+fn is_at(one: *const c_void, other: *const c_void) -> bool {
+    match (base_of(one), base_of(other)) {
         (Some(one), Some(other)) => one == other,
         _ => false,
     }
@@ -96,6 +114,15 @@ pub(crate) fn is_ours(address: *const c_void) -> bool {
 
 fn base_of(address: *const c_void) -> Option<usize> {
     about(address).map(|info| info.dli_fbase.addr())
+}
+
+/// The path of the mapped object that holds `address`.
+#[must_use]
+pub fn object_of(address: *const c_void) -> Option<String> {
+    let info = about(address).filter(|info| !info.dli_fname.is_null())?;
+    // SAFETY: the dynamic linker's names are NUL-terminated and live as long as the object.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(name.to_string_lossy().into_owned())
 }
 
 /// What the dynamic linker knows about an address.
@@ -120,6 +147,9 @@ pub(crate) fn about(address: *const c_void) -> Option<libc::Dl_info> {
 pub unsafe fn look_up(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     // SAFETY: the caller of `dlsym` passed a NUL-terminated name.
     let wanted = unsafe { CStr::from_ptr(name) };
+    if wanted == neighbours::REGISTER {
+        return neighbours::look_up(handle);
+    }
     let Some(hook) = hooks::by_name(wanted) else {
         return REAL_DECIDES;
     };

@@ -5,7 +5,9 @@ use std::io::Write;
 use std::sync::OnceLock;
 
 use transit_capture::{Capture, Config, Outcome, SettleCounts};
-use transit_hook::{Allocation, Driver, FunctionInfo, Observer, OpCall, Settings, StreamInfo};
+use transit_hook::{
+    Allocation, Driver, FunctionInfo, Observer, OpCall, Settings, StreamInfo, injected,
+};
 
 /// This process' recorder.
 #[derive(Debug)]
@@ -22,7 +24,13 @@ pub(crate) static RECORDER: Recorder = Recorder {
 impl Recorder {
     /// Says what is to be recorded, before anything happens.
     pub(crate) fn configure(&self, settings: &Settings) {
-        let _ = self.config.set(Config::of_recorder(settings));
+        let mut config = Config::of_recorder(settings);
+        if injected::injected() {
+            let text = "CUDA_INJECTION64_PATH: calls as CUPTI tells them, nothing converted, so no \
+                        migrations; callers unknown; launches are taken to succeed";
+            config.notes.push(("way in".to_owned(), text.to_owned()));
+        }
+        let _ = self.config.set(config);
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) enum Failure {
     TooOld(u32),
     /// It lacks an entry point.
     Missing(&'static str),
+    /// Another tool uses it: which, as far as is known.
+    Taken(String),
     /// A call was refused: what was being done, and CUPTI's error number.
     Refused(&'static str, u32),
 }
@@ -55,6 +57,10 @@ impl fmt::Display for Failure {
                     "CUPTI API version {version} is older than 14 (CUDA 11.4)"
                 )
             }
+            Self::Taken(who) => write!(
+                f,
+                "{who} uses CUPTI already; record without it to have them"
+            ),
             Self::Missing(name) => write!(f, "this CUPTI has no {name}"),
             Self::Refused(doing, result) => {
                 let hint = if *doing == CONFIGURE && !tools_device_visible() {

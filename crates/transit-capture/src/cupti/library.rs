@@ -1,7 +1,7 @@
 //! Finds CUPTI and its entry points. A second copy in one process is undefined behaviour, so the
 //! copy that is mapped already comes first, then the one that belongs to the mapped CUDA runtime.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,19 @@ const SONAMES: [&CStr; 2] = [c"libcupti.so.13", c"libcupti.so.12"];
 pub(super) type OnRequest = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 /// `CUpti_BuffersCallbackCompleteFunc`.
 pub(super) type OnComplete = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+/// `CUpti_CallbackFunc`.
+pub(super) type OnCall = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
+
+/// `CUpti_SubscriberParams` as 13.0 has it; later versions take the shorter form.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct SubscriberParams {
+    pub(super) bytes: usize,
+    pub(super) name: *const c_char,
+    /// Room for the name of the subscriber that is there already.
+    pub(super) old_name: *mut c_char,
+    pub(super) old_name_bytes: usize,
+}
 
 macro_rules! library {
     ($($field:ident = $symbol:literal : fn($($arg:ty),*);)*) => {
@@ -57,19 +70,37 @@ library! {
     flush = c"cuptiActivityFlushAll": fn(u32);
     next_record = c"cuptiActivityGetNextRecord": fn(*mut u8, usize, *mut *mut u8);
     dropped = c"cuptiActivityGetNumDroppedRecords": fn(*mut c_void, u32, *mut usize);
+    subscribe = c"cuptiSubscribe": fn(*mut *mut c_void, OnCall, *mut c_void);
+    subscribe_v2 = c"cuptiSubscribe_v2":
+        fn(*mut *mut c_void, OnCall, *mut c_void, *mut SubscriberParams);
+    unsubscribe = c"cuptiUnsubscribe": fn(*mut c_void);
+    enable_domain = c"cuptiEnableDomain": fn(u32, *mut c_void, u32);
     stream_id = c"cuptiGetStreamIdEx": fn(*mut c_void, *mut c_void, u8, *mut u32);
     context_id = c"cuptiGetContextId": fn(*mut c_void, *mut u32);
 }
 
 impl Library {
-    /// Finds CUPTI as the module's documentation says.
-    pub(super) fn find() -> Result<Self, Failure> {
-        let handle = mapped()
-            .or_else(beside_the_runtime)
-            .or_else(on_the_path)
-            .or_else(under_cuda_home)
+    /// Finds CUPTI as the module's documentation says. `given` are directories that come after
+    /// the mapped copy: where a job that has not started would map it from.
+    pub(super) fn find(given: &[PathBuf]) -> Result<(Self, &'static str), Failure> {
+        let of = |way: &'static str| move |handle| (handle, way);
+        let (handle, way) = mapped()
+            .map(of("mapped already"))
+            .or_else(|| {
+                let found = given.iter().find_map(|directory| open_in(directory));
+                found.map(of("Python packages"))
+            })
+            .or_else(|| beside_the_runtime().map(of("beside libcudart")))
+            .or_else(|| on_the_path().map(of("library path")))
+            .or_else(|| under_cuda_home().map(of("CUDA_HOME")))
             .ok_or(Failure::NotFound)?;
-        Ok(Self::resolve(handle))
+        Ok((Self::resolve(handle), way))
+    }
+
+    /// The file this copy was loaded from.
+    pub(super) fn path(&self) -> Option<String> {
+        let inside = self.get_version? as *const c_void;
+        transit_hook::resolve::object_of(inside)
     }
 }
 

@@ -3,15 +3,21 @@
 //! `cuptiFinalize` is never called (it races with CUPTI's own threads); what is not wanted any
 //! more is disabled. The activity API is process-wide, so there is one session.
 
+mod check;
 mod failure;
 mod library;
 mod pool;
 mod record;
+mod share;
+mod told;
 
 use std::ffi::c_void;
 
+pub use check::{CuptiCheck, check_cupti};
 pub(crate) use failure::Failure;
 pub(crate) use record::{Counter, Paging, Record, Work};
+pub(crate) use share::handed_over;
+pub use told::follow_calls;
 
 use failure::CONFIGURE;
 use library::Library;
@@ -49,7 +55,10 @@ macro_rules! call {
 impl Session {
     /// Finds CUPTI and asks its version; enables nothing.
     pub(crate) fn open() -> Result<Self, Failure> {
-        let library = Library::find()?;
+        Self::of(Library::find(&[])?.0)
+    }
+
+    fn of(library: Library) -> Result<Self, Failure> {
         let mut version = 0;
         call!(
             library.get_version,
@@ -75,6 +84,7 @@ impl Session {
     /// Starts recording. With `faults`, fault and remote-map records too. Answers why transfers
     /// are missing, if they are; kernel times then still come.
     pub(crate) fn start(&self, faults: bool) -> Result<Option<Failure>, Failure> {
+        share::alone(&self.library)?;
         POOL.fill();
         let library = self.library;
         let register = library.register;
@@ -88,6 +98,7 @@ impl Session {
         for kind in [KERNEL, MEMSET, MEMCPY] {
             self.enable(kind)?;
         }
+        share::started(*self);
         Ok(self.start_paging(faults).err())
     }
 
@@ -149,6 +160,14 @@ impl Session {
 
     /// Stops recording; the process runs on as if CUPTI had never been started.
     pub(crate) fn stop(&self) {
+        if share::handed_over() {
+            // What is enabled now is somebody else's.
+            return;
+        }
+        self.disable_all();
+    }
+
+    fn disable_all(&self) {
         for kind in KINDS {
             let _ = call!(
                 self.library.disable,
@@ -162,6 +181,13 @@ impl Session {
     /// Makes CUPTI hand over what it has: finished buffers, or with `forced` all of them. Blocks
     /// for 10 to 20 ms on a real device.
     pub(crate) fn flush(&self, forced: bool) {
+        if share::handed_over() {
+            return;
+        }
+        self.hand_over_buffers(forced);
+    }
+
+    fn hand_over_buffers(&self, forced: bool) {
         let flag = if forced { FORCED } else { 0 };
         let _ = call!(
             self.library.flush,
