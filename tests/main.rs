@@ -9,6 +9,8 @@
 )]
 
 mod deps;
+mod dlsym;
+mod doctor;
 mod evidence;
 mod exports;
 mod fail_open;
@@ -16,6 +18,7 @@ mod hazards;
 mod hostile;
 mod launchers;
 mod memory_paths;
+mod neighbours;
 mod policies;
 mod recorder;
 mod storms;

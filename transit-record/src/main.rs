@@ -10,9 +10,12 @@ use transit_launch::{
 };
 
 mod destination;
+mod doctor;
 mod next;
 mod size;
 
+/// Names the library that the driver loads in `cuInit`.
+const INJECTION: &str = "CUDA_INJECTION64_PATH";
 const SHIM: &str = "libtransit_record.so";
 
 const EXAMPLES: &str = "\
@@ -21,6 +24,7 @@ Examples:
   transit-record -o warmup.trace.zst -- torchrun --nproc-per-node 8 train.py
   transit-record -o warmup.trace.zst --skip 5000 --iterations 3 -- python train.py
   transit-record -o small.trace.zst --hbm-limit 16GiB -- python train.py  # emulate a smaller card
+  transit-record doctor                                                 # is all well here?
   transit-plan build warmup.trace.zst --hbm 80GiB -o job.plan           # what comes next
 
 Writes down what a job does on the GPU: its allocations, kernels and page migrations. The job is not
@@ -79,6 +83,10 @@ struct Arguments {
     /// [default: transit-exclude.txt beside the trace]
     #[arg(long, value_name = "FILE")]
     exclude_file: Option<PathBuf>,
+    /// Let the driver load the shim (CUDA_INJECTION64_PATH) instead of preloading it: records ops,
+    /// times and allocations of a job as it is; nothing is converted, so nothing migrates
+    #[arg(long, conflicts_with_all = ["hbm_limit", "min_bytes", "exclude", "include", "no_oversubscribe"])]
+    inject: bool,
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -91,6 +99,10 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if words.nth(1).is_some_and(|word| word == "doctor") {
+        return doctor::main(words.collect());
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -131,9 +143,12 @@ fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
 }
 
 fn prepare(arguments: &Arguments, output: &str, shim: &Path) -> Result<Job, Failure> {
-    let mut job = Job::new(&arguments.job)?
-        .preload(shim)
-        .setting("TRANSIT_TRACE", output);
+    let job = Job::new(&arguments.job)?.setting("TRANSIT_TRACE", output);
+    let mut job = if arguments.inject {
+        job.setting(INJECTION, shim)
+    } else {
+        job.preload(shim)
+    };
     let numbers = [
         ("TRANSIT_SKIP", Some(arguments.skip)),
         ("TRANSIT_ITERATIONS", arguments.iterations),

@@ -23,7 +23,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let root = transit_harness::workspace();
     let bundle = root.join(&args.bundle);
-    pack::run(&bundle)?;
+    pack::run(&pack::Args::into_folder(bundle.clone()))?;
     let script = bundle.join("gpu/evidence.py");
     let gpu = Command::new("nvidia-smi").arg("-L").output();
     if !gpu.is_ok_and(|output| output.status.success()) {

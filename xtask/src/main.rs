@@ -1,9 +1,14 @@
-//! Everything a developer or CI runs: `cargo xtask demo | test | build | pack | gpu | bench`.
+//! Everything a developer or CI runs: `cargo xtask demo | test | build | pack | aarch64 | gpu | bench`.
 
+mod aarch64;
 mod build;
 mod demo;
+// One reader of ELF files for the bundle's check and for `transit-record doctor`.
+#[path = "../../transit-record/src/doctor/elf.rs"]
+mod elf;
 mod gpu;
 mod pack;
+mod packed;
 mod test;
 
 use std::path::PathBuf;
@@ -28,10 +33,9 @@ enum Task {
     /// Build shims, launchers, planner, software GPU and trainer.
     Build,
     /// Make a bundle that runs without Rust.
-    Pack {
-        /// Folder to make.
-        directory: PathBuf,
-    },
+    Pack(pack::Args),
+    /// Build for aarch64, where its Rust target is installed, and check the files.
+    Aarch64,
     /// Pack, and run the evidence script where there is a GPU.
     Gpu(gpu::Args),
     /// Run the benchmarks (decoding, planning, launch path).
@@ -43,7 +47,8 @@ fn main() {
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Build => build::everything(),
-        Task::Pack { directory } => pack::run(&directory),
+        Task::Pack(args) => pack::run(&args),
+        Task::Aarch64 => aarch64::run(),
         Task::Gpu(args) => gpu::run(&args),
         Task::Bench => test::bench(),
     };

@@ -1,16 +1,18 @@
 //! `cargo xtask pack DIR`: a stripped bundle of launchers, shims and planner that runs without
 //! Rust. Shims are loaded into other people's processes, so they must load on old systems: the
 //! bundle is linked against glibc 2.28 with zig's linker (`pip install ziglang`) where that is
-//! installed, and against this machine's glibc otherwise; either way it says which floor it has.
+//! installed, and against this machine's glibc otherwise; it says which floor it has, and with
+//! `--floor` fails above it. A bundle that [`packed`] finds fault with is a failure either way.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
-use crate::build::run as run_command;
+use crate::build::{everything, run as run_command};
+use crate::packed;
 
 /// Target triple of the bundle.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -18,8 +20,11 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const FLOOR: &str = "2.28";
 /// Programs of the bundle.
 const PROGRAMS: &[&str] = &["transit-record", "transit-replay", "transit-plan"];
-/// Libraries of the bundle.
-const LIBRARIES: &[&str] = &["libtransit_record.so", "libtransit_replay.so"];
+/// Libraries of the bundle, and the lists of what they export.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("libtransit_record.so", "transit-record/shim/exports.txt"),
+    ("libtransit_replay.so", "transit-replay/shim/exports.txt"),
+];
 /// Files of the evidence run on a GPU.
 const GPU_FILES: &[&str] = &["train.py", "evidence.py", "selftest.cu", "README.md"];
 
@@ -31,8 +36,29 @@ export PATH=\"$here/bin:$PATH\" TRANSIT_SHIM_DIR=\"$here/lib/transit\"
 exec \"$@\"
 ";
 
-/// Builds in release mode and fills `directory`.
-pub(crate) fn run(directory: &Path) -> Result<()> {
+/// Options of `cargo xtask pack`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder to make.
+    directory: PathBuf,
+    /// Fail if a packed file needs a newer glibc than this; without a version, than 2.28.
+    #[arg(long, value_name = "VERSION", num_args = 0..=1, default_missing_value = FLOOR)]
+    floor: Option<String>,
+}
+
+impl Args {
+    /// Whatever floor this machine gives.
+    pub(crate) fn into_folder(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            floor: None,
+        }
+    }
+}
+
+/// Builds in release mode, fills the folder and checks what is in it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let directory = args.directory.as_path();
     let built = build()?;
     let (bin, lib, gpu) = (
         directory.join("bin"),
@@ -45,7 +71,7 @@ pub(crate) fn run(directory: &Path) -> Result<()> {
     for name in PROGRAMS {
         install(&built.join(name), &bin.join(name))?;
     }
-    for name in LIBRARIES {
+    for (name, _) in LIBRARIES {
         install(&built.join(name), &lib.join(name))?;
     }
     let root = transit_harness::workspace();
@@ -59,7 +85,9 @@ pub(crate) fn run(directory: &Path) -> Result<()> {
     let script = directory.join("run.sh");
     fs::write(&script, RUN_SH)?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-    let floor = floor(&bin, &lib)?;
+    let floor = check(&root, &bin, &lib, args.floor.as_deref())?;
+    everything()?;
+    packed::smoke(directory)?;
     println!("packed {} (needs glibc {floor})", directory.display());
     println!(
         "next: {}/run.sh transit-record -o warmup.trace.zst -- YOUR JOB",
@@ -106,36 +134,14 @@ fn install(from: &Path, to: &Path) -> Result<()> {
     run_command(Command::new("strip").arg(to))
 }
 
-/// The newest glibc symbol version any packed file asks for.
-fn floor(bin: &Path, lib: &Path) -> Result<String> {
-    let mut versions = Vec::new();
-    let files = PROGRAMS
-        .iter()
-        .map(|n| bin.join(n))
-        .chain(LIBRARIES.iter().map(|n| lib.join(n)));
-    for file in files {
-        let output = Command::new("readelf")
-            .args(["--wide", "-V"])
-            .arg(&file)
-            .output()?;
-        ensure!(
-            output.status.success(),
-            "readelf cannot read {}",
-            file.display()
-        );
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        for part in text.split("GLIBC_").skip(1) {
-            let number: String = part
-                .chars()
-                .take_while(|c| c.is_ascii_digit() || *c == '.')
-                .collect();
-            let key: Vec<u32> = number.split('.').filter_map(|n| n.parse().ok()).collect();
-            versions.push((key, number));
-        }
+/// Checks the packed files; the newest glibc version they need.
+fn check(root: &Path, bin: &Path, lib: &Path, floor: Option<&str>) -> Result<String> {
+    let programs = PROGRAMS.iter().map(|name| bin.join(name));
+    let libraries = LIBRARIES.iter().map(|(name, _)| lib.join(name));
+    let files: Vec<PathBuf> = programs.chain(libraries).collect();
+    let needs = packed::check_files(files.iter().map(PathBuf::as_path), floor)?;
+    for (name, list) in LIBRARIES {
+        packed::check_exports(&lib.join(name), &root.join(list))?;
     }
-    Ok(versions
-        .into_iter()
-        .max()
-        .map(|(_, number)| number)
-        .unwrap_or_default())
+    Ok(needs)
 }
