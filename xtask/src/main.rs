@@ -11,8 +11,6 @@ mod pack;
 mod packed;
 mod test;
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 

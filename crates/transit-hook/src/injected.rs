@@ -198,8 +198,9 @@ unsafe fn read(params: *const c_void, sizes: &str) -> [u64; MOST] {
         };
         at = at.next_multiple_of(bytes);
         let mut word = [0_u8; 8];
+        let from = params.cast::<u8>().wrapping_add(at);
         // SAFETY: the caller's promise: `bytes` bytes of the structure lie there.
-        unsafe { ptr::copy_nonoverlapping(params.cast::<u8>().add(at), word.as_mut_ptr(), bytes) };
+        unsafe { ptr::copy_nonoverlapping(from, word.as_mut_ptr(), bytes) };
         *argument = u64::from_le_bytes(word);
         at += bytes;
     }

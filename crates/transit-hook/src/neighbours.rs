@@ -2,7 +2,12 @@
 //! we do. CUPTI's buffers belong to the whole process and to whoever registered last, so we must
 //! know when somebody else does: `cuptiActivityRegisterCallbacks` is answered like the driver's
 //! functions, passed on at once, and told to whoever records.
-#![expect(non_snake_case, missing_docs, reason = "CUPTI's own name")]
+#![expect(
+    non_snake_case,
+    missing_docs,
+    clippy::missing_safety_doc,
+    reason = "CUPTI's own function"
+)]
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;

@@ -22,6 +22,7 @@ transit_hook::export_all!(set_up);
 /// The driver's call to a library that `CUDA_INJECTION64_PATH` names, within `cuInit`. Preloaded as
 /// well, we have the job's calls already and this does nothing. 1: all is well.
 #[cfg_attr(not(test), unsafe(no_mangle))]
+#[allow(non_snake_case, reason = "the driver's own name")]
 extern "C" fn InitializeInjection() -> i32 {
     let _ = std::panic::catch_unwind(|| {
         if injected::preloaded() || injected::injected() {

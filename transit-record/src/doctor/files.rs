@@ -58,8 +58,10 @@ fn shim(key: &str, name: &str) -> Check {
 }
 
 fn own_glibc() -> String {
-    // SAFETY: has no preconditions and returns a static string.
-    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    // SAFETY: has no preconditions.
+    let version = unsafe { libc::gnu_get_libc_version() };
+    // SAFETY: a static NUL-terminated string.
+    let version = unsafe { CStr::from_ptr(version) };
     version.to_string_lossy().into_owned()
 }
 
