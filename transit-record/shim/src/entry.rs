@@ -12,6 +12,7 @@ fn set_up() {
         settings.no_oversubscribe = false;
         settings.ceiling_bytes = None;
         settings.hbm_limit_bytes = None;
+        settings.pools = false;
     }
     RECORDER.configure(&settings);
     transit_hook::install(&RECORDER, settings);

@@ -47,16 +47,20 @@ fn converted(settings: &Settings, asked: &Asked) -> Check {
         .copied()
         .chain(settings.exclude.iter().map(String::as_str))
         .collect();
+    // Managed pools came with CUDA 13.
+    let pools = settings.pools && asked.facts.cuda_version >= 13_000;
     let text = format!(
-        "device memory of {} and more on {} of {} GPUs; not: smaller requests, pools, virtual \
-         memory, arrays, and what {} ask for",
+        "device memory of {} and more on {} of {} GPUs, {} stream-ordered memory; not: smaller \
+         requests, virtual memory, arrays, graphs' own memory, and what {} ask for",
         ByteSize::b(settings.min_bytes),
         managed.count(),
         gpus.len(),
+        if pools { "and" } else { "without" },
         excluded.join(", ")
     );
     Check::ok("converted", text).with(json!({
         "min_bytes": settings.min_bytes,
+        "stream_ordered": pools,
         "excluded": excluded,
         "no_oversubscribe": settings.no_oversubscribe,
     }))
