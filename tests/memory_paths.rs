@@ -9,6 +9,7 @@ use transit_format::trace::model::OpKind;
 use transit_harness::{SoftGpu, artifacts, workspace};
 
 use crate::hazards::{compile, same_everywhere};
+use crate::storms::survives;
 use crate::util::{build, record};
 
 const MIB: u64 = 1 << 20;
@@ -109,6 +110,45 @@ fn a_driver_without_managed_pools_gets_its_pools_passed_and_counted() {
         let read = Trace::open(&trace_of(&gpu)).unwrap();
         assert_eq!(bytes_of(&read, true), 4 * MIB, "only what cuMemAlloc gave");
     }
+}
+
+#[test]
+fn a_managed_pool_that_fails_costs_conversion_only() {
+    for fault in ["cuMemPoolCreate@1:801", "cuMemAllocFromPoolAsync@1:999"] {
+        let gpu = gpu().with("SOFTGPU_FAULTS", fault);
+        let program = program(&gpu, "caching.c");
+        // The job itself makes neither call.
+        let bare = bare(&gpu, &program, &["a"]);
+        assert!(bare.status.success(), "{}", out(&bare));
+        let run = recorded(&gpu, &[], &program, &["a"]);
+        assert_same(&bare, &run);
+        let text = err(&run);
+        assert_eq!(times(&text, "counted but not converted"), 1, "{text}");
+    }
+}
+
+#[test]
+fn stream_ordered_memory_on_an_emulated_card_and_under_a_plan() {
+    let text = survives("caching.c", &["a"]);
+    assert!(text.ends_with("wrong 0\n"), "{text}");
+    survives("pools.c", &[]);
+}
+
+#[test]
+fn what_pools_keep_is_given_back_before_a_request_fails() {
+    let gpu = SoftGpu::new(512 * MIB)
+        .unwrap()
+        .with("SOFTGPU_DEVICES", "2")
+        .with("TRANSIT_NO_OVERSUBSCRIBE", "1");
+    let locks = gpu.folder().as_os_str().to_owned();
+    let gpu = gpu.with("TRANSIT_LOCK_DIR", locks);
+    let program = program(&gpu, "keeps.c");
+    let bare = bare(&gpu, &program, &[]);
+    assert!(out(&bare).ends_with("far 1 second's 1\n"), "{}", out(&bare));
+    assert_same(&bare, &recorded(&gpu, &[], &program, &[]));
+    let read = Trace::open(&trace_of(&gpu)).unwrap();
+    // All but the 8 MiB asked of another device than the current one's.
+    assert_eq!(bytes_of(&read, true), (200 + 300 + 300 + 8) * MIB);
 }
 
 #[test]

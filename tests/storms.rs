@@ -78,7 +78,7 @@ fn survives_on(gpu: &SoftGpu, program: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&bare.stdout).into_owned()
 }
 
-fn survives(source: &str, arguments: &[&str]) -> String {
+pub(crate) fn survives(source: &str, arguments: &[&str]) -> String {
     let gpu = SoftGpu::new(1 << 30).unwrap();
     let cuda = gpu.folder().join("libcuda.so.1");
     let program = compile(&gpu, source, &[&cuda]);

@@ -216,4 +216,26 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), before);
         std::fs::remove_dir_all(folder).unwrap();
     }
+
+    #[test]
+    fn writers_at_once_do_not_tear_each_others_lines() {
+        let folder = std::env::temp_dir().join(format!("transit-ranks-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("rules");
+        let name = path.to_str().unwrap();
+        std::thread::scope(|scope| {
+            for rank in 1..9_u64 {
+                scope.spawn(move || {
+                    for turn in 0..50 {
+                        let bytes = class(rank << 22);
+                        let line = format!("bytes={bytes} call=c caller=lib{turn}.so\n");
+                        append(name, &line).unwrap();
+                    }
+                });
+            }
+        });
+        let (rules, strange) = parse(&std::fs::read_to_string(&path).unwrap());
+        assert_eq!((rules.len(), strange), (8 * 50, 0));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }
