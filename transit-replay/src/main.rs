@@ -30,7 +30,8 @@ Exit status: the job's own; a job killed by a signal ends this program by the sa
   125  own failure   126  command cannot be executed   127  command not found
 
 Environment: TRANSIT_SHIM_DIR names the directory of libtransit_replay.so; TRANSIT_DISABLE=1 runs
-the job as if this program were not there; TRANSIT_NO_OVERSUBSCRIBE=1 overrides every option.";
+the job as if this program were not there; TRANSIT_NO_OVERSUBSCRIBE=1 overrides every option;
+TRANSIT_POOLS=0 leaves stream-ordered memory (cuMemAllocAsync) as it is.";
 
 /// Command line.
 #[derive(Debug, Parser)]
