@@ -377,7 +377,7 @@ impl Capture {
         if self.phase.load(Ordering::Relaxed) == OPEN
             && let Some(started) = self.started.get()
         {
-            ISSUED.set(started.clock.read());
+            ISSUED.set(started.issue.read(&started.clock));
         }
     }
 
@@ -569,6 +569,13 @@ impl Capture {
     pub(crate) fn checkpoint_made(&self, number: u64) {
         lock(&self.control).made = number;
         self.changed.notify_all();
+    }
+
+    /// Finds out, or keeps up to date, whether the host's clock will do to stamp ops with.
+    pub(crate) fn compare_clocks(&self) {
+        if let Some(started) = self.started.get() {
+            started.issue.compare(&started.clock);
+        }
     }
 
     /// Reads CUPTI's buffers and takes what is queued.

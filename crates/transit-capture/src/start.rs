@@ -11,7 +11,7 @@ use transit_launch::template::Place;
 
 use crate::assemble::Assembler;
 use crate::capture::Capture;
-use crate::clock::Clock;
+use crate::clock::{Clock, IssueClock};
 use crate::config::Config;
 use crate::cupti::Session;
 use crate::file;
@@ -22,6 +22,7 @@ use crate::writer::{Outcome, WriterThread, block_signals, restore_signals};
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) clock: Clock,
+    pub(crate) issue: IssueClock,
     pub(crate) session: Option<Session>,
     /// CUPTI records.
     pub(crate) running: AtomicBool,
@@ -49,6 +50,7 @@ pub(crate) fn open_cupti(config: &Config, opens_now: bool) -> Started {
     }
     let mut started = Started {
         clock: Clock::start(session),
+        issue: IssueClock::default(),
         session,
         running: AtomicBool::new(false),
         paging: AtomicBool::new(false),

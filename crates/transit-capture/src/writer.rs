@@ -108,6 +108,7 @@ impl WriterThread {
             if wake != Wake::Timer && self.flush(false) {
                 self.assembler.flushed();
             }
+            self.capture.compare_clocks();
             let came = self.gather();
             pause = if came { BUSY } else { QUIET };
             let block_due = wake != Wake::Timer || self.last_block.elapsed() >= BLOCK;
