@@ -180,7 +180,13 @@ pub(crate) fn bypassed(way: Bypass, caller: Caller, bytes: u64) {
         caller.name
     };
     let how = way.name();
-    if way == Bypass::Virtual {
+    if way == Bypass::Virtual && who.contains("xla") {
+        // XLA's allocators of jaxlib 0.11 all end in cuMemCreate, except this one (H200).
+        log::complain(format_args!(
+            "{who} allocates through {how}: that memory is counted but not converted; set \
+             TF_FORCE_UNIFIED_MEMORY=1, with which XLA takes managed memory itself"
+        ));
+    } else if way == Bypass::Virtual {
         let setting = expandable_setting();
         log::complain(format_args!(
             "{who} allocates through {how}: that memory is counted but not converted; if these are \
