@@ -12,14 +12,19 @@ fn source(name: &str) -> PathBuf {
     workspace().join("fixtures/programs/hazards").join(name)
 }
 
-/// Compiles a program; `more` are further arguments (libraries to link).
+/// Compiles a hazard; `more` are further arguments (libraries to link).
 pub(crate) fn compile(gpu: &SoftGpu, name: &str, more: &[&Path]) -> PathBuf {
-    let out = gpu.folder().join(name.trim_end_matches(".c"));
+    compile_at(gpu, &source(name), more)
+}
+
+/// Compiles a program that lies anywhere.
+pub(crate) fn compile_at(gpu: &SoftGpu, source: &Path, more: &[&Path]) -> PathBuf {
+    let out = gpu.folder().join(source.file_stem().unwrap());
     let mut command = Command::new("gcc");
     command
         .args(["-O1", "-o"])
         .arg(&out)
-        .arg(source(name))
+        .arg(source)
         .args(more)
         .args(["-ldl", "-lpthread", "-lm"]);
     let output = command.output().unwrap();

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod cudart;
 mod deps;
 mod dlsym;
 mod doctor;
