@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::cupti::Session;
 use crate::file;
 use crate::say::say;
+use crate::size_limit::without_size_signal;
 use crate::writer::{Outcome, WriterThread, block_signals, restore_signals};
 
 /// What was opened at the first allocation or op.
@@ -83,7 +84,7 @@ impl Started {
 /// Makes the file and starts the thread that writes it.
 pub(crate) fn spawn_writer(capture: &'static Capture, driver: &'static Driver, device: u32) {
     let prefix = capture.config().prefix;
-    match writer_thread(capture, driver, device) {
+    match without_size_signal(|| writer_thread(capture, driver, device)) {
         Ok(thread) => {
             let before = block_signals();
             let spawned = std::thread::Builder::new()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Once, OnceLock};
 use std::{fs, process};
 
-use transit_capture::{Capture, Config};
+use transit_capture::{Capture, Config, without_size_signal};
 use transit_format::trace::model::Drops;
 use transit_hook::driver::Driver;
 use transit_hook::observer::{Allocation, FunctionInfo, Observer, OpCall, StreamInfo};
@@ -75,7 +75,7 @@ impl Director {
             .and_then(|settings| settings.stats_json.as_deref());
         let Some(template) = template else { return };
         let path = expand(template, &Place::of_this_process());
-        if let Err(error) = publish(&path, json) {
+        if let Err(error) = without_size_signal(|| publish(&path, json)) {
             say(&format!(
                 "{}: statistics not written: {error}",
                 path.display()
@@ -93,8 +93,9 @@ fn publish(path: &Path, text: &str) -> io::Result<()> {
     }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", process::id()));
-    fs::write(&temporary, text)?;
-    fs::rename(&temporary, path).inspect_err(|_| drop(fs::remove_file(&temporary)))
+    fs::write(&temporary, text)
+        .and_then(|()| fs::rename(&temporary, path))
+        .inspect_err(|_| drop(fs::remove_file(&temporary)))
 }
 
 /// What is captured of a run under `loaded`: a trace if one was asked for, and what the plan's

@@ -90,7 +90,10 @@ impl Ledger {
                 .allocs
                 .iter()
                 .all(|alloc| Some(alloc.device) == first),
-            planned_bytes: script.allocs.iter().map(|alloc| alloc.bytes).sum(),
+            planned_bytes: script
+                .allocs
+                .iter()
+                .fold(0, |sum, alloc| sum.saturating_add(alloc.bytes)),
             bound_bytes: 0,
             bound_peak_bytes: 0,
             rebound: 0,
