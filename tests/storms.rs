@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use transit_harness::{SoftGpu, artifacts};
 
 use crate::hazards::compile;
-use crate::util::{SMALL, bare, build, record, weights};
+use crate::util::{build, record};
 
 /// Longest run of one program; a run that takes longer hangs.
 const MOST_SECONDS: &str = "120";
@@ -227,44 +227,4 @@ fn copies_and_memsets_of_every_form() {
 #[test]
 fn streams_by_the_thousand() {
     survives("streams.c", &[]);
-}
-
-/// Calls that only we make and records that get lost cost speed; calls of the job's that fail are
-/// the job's to report. A failing seed is named.
-#[test]
-fn seeded_failures_end_in_the_right_weights_or_the_jobs_own_error() {
-    const OURS: [&str; 2] = [
-        "cuMemPrefetchAsync:0.2,cuMemAdvise:0.2,cupti-drop:0.2",
-        "cuptiActivityEnable:0.3,cuptiActivityFlushAll:0.3,cuptiGetTimestamp:0.2,cupti-drop:0.5",
-    ];
-    const ANYBODYS: [&str; 2] = [
-        "cuMemAlloc:0.05,cuLaunchKernel:0.003,cuMemFree:0.05",
-        "cuCtxSynchronize:0.1,cuStreamSynchronize:0.05,cuCtxGetDevice:0.05,cuFuncGetName:0.3",
-    ];
-    let right = bare(SMALL);
-    let warm = SoftGpu::new(1 << 30).unwrap();
-    let trace = record(&warm, &["--hbm-limit", "40MiB"]);
-    let plan = build(&trace, "prefetch", 40 << 20, &["--emulate"]);
-    for (seed, spec) in OURS.iter().chain(&ANYBODYS).enumerate() {
-        let gpu = SoftGpu::new(1 << 30)
-            .unwrap()
-            .with("SOFTGPU_SEED", seed.to_string())
-            .with("SOFTGPU_FAULTS", *spec);
-        let out = gpu.folder().join("faults.trace.zst");
-        let limit = ["--hbm-limit", "40MiB"];
-        for mut command in [
-            gpu.record(&out, &limit, SMALL),
-            gpu.replay(&plan, &[], SMALL),
-        ] {
-            let ran = gpu.run(&mut command).unwrap();
-            let named = format!("seed {seed}, {spec}: {}", ran.stderr());
-            assert!(!named.contains("internal fault"), "{named}");
-            if ran.output.status.success() {
-                assert_eq!(weights(&ran), right, "{named}");
-            } else {
-                assert!(seed >= OURS.len(), "{named}");
-                assert_eq!(ran.output.status.code(), Some(1), "{named}");
-            }
-        }
-    }
 }
