@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use transit_harness::SoftGpu;
+use transit_harness::{SoftGpu, artifacts};
 
-use super::{gpu, library, linked, source, unchanged};
+use super::{bounded, gpu, library, linked, source, text, unchanged};
 
 /// Our stand-in for NCCL, under its name and where the loader finds it, and a program that links it.
 fn nccl(gpu: &SoftGpu) -> PathBuf {
@@ -49,4 +49,45 @@ fn field_report_15_nccl_is_left_alone_linked_or_loaded() {
             assert_eq!(alloc.converted, !nccls, "{alloc:?}");
         }
     }
+}
+
+/// `cudaIpcGetMemHandle: invalid argument`: managed memory cannot be shared with another process.
+/// Nobody fakes a handle; the allocation is named, and the next run leaves such memory as it is.
+#[test]
+fn field_report_16_memory_that_is_to_be_shared_is_left_alone_in_the_next_run() {
+    let gpu = gpu();
+    let program = linked(&gpu, "shared_by_ipc.c");
+    let bare = bounded(&gpu, &program).output().unwrap();
+    assert_eq!(text(&bare.stdout), "shared 0\n4.0\n");
+    let trace = gpu.folder().join("x.trace.zst");
+    let run = || {
+        let mut command = bounded(&gpu, &artifacts().join("transit-record"));
+        command.arg("-o").arg(&trace).arg("--").arg(&program);
+        command.output().unwrap()
+    };
+    let first = run();
+    assert_eq!(
+        text(&first.stdout),
+        "shared 1\n4.0\n",
+        "the driver's own refusal"
+    );
+    let said = text(&first.stderr);
+    assert_eq!(
+        said.matches("cuIpcGetMemHandle, called by").count(),
+        1,
+        "{said}"
+    );
+    assert!(said.contains("4194304 bytes"), "{said}");
+    let second = run();
+    let said = text(&second.stderr);
+    assert_eq!(second.stdout, bare.stdout, "{said}");
+    assert!(!said.contains("cuIpcGetMemHandle"), "{said}");
+    // The other allocation, of another size, is converted as before.
+    let allocs = transit_format::trace::Trace::open(&trace).unwrap().allocs;
+    let converted = |bytes| {
+        allocs
+            .iter()
+            .any(|alloc| alloc.bytes == bytes && alloc.converted)
+    };
+    assert!(converted(6 << 20) && !converted(4 << 20), "{allocs:?}");
 }

@@ -57,3 +57,28 @@ fn field_report_45_no_end_of_a_process_waits_for_cupti_or_finalizes_it() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stdout).starts_with("mean 11.0\n"));
 }
+
+/// Another tool owns CUPTI, and profiles came out empty. The recorder says so, goes on with what its
+/// hooks see, and keeps the reason in the trace.
+#[test]
+fn field_report_42_where_another_tool_owns_cupti_the_hooks_record_alone() {
+    for call in ["cuptiActivityRegisterCallbacks", "cuptiActivityEnable"] {
+        // MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED.
+        let gpu = gpu().with(
+            "SOFTGPU_FAULTS",
+            format!("{call}:1:39,cuptiSubscribe*:1:39"),
+        );
+        let path = gpu.folder().join("x.trace.zst");
+        let ran = gpu.run(&mut gpu.record(&path, &[], SMALL)).unwrap();
+        assert_eq!(weights(&ran), bare(SMALL), "{call}");
+        assert!(
+            ran.stderr().contains("no kernel times"),
+            "{call}: {}",
+            ran.stderr()
+        );
+        let trace = Trace::open(&path).unwrap();
+        assert!(trace.totals.hooked_ops > 100, "{call}: {:?}", trace.totals);
+        let why = trace.header.notes.iter().find(|(name, _)| name == "cupti");
+        assert!(why.is_some(), "{call}: {:?}", trace.header.notes);
+    }
+}

@@ -153,17 +153,25 @@ pub(crate) fn run(seed: u64, jobs: &[Prepared], verbose: bool) -> Result<(), Str
             Some(bare) => outcome::same(bare, &output),
             None => Ok(()),
         };
-        ended.and_then(|()| outcome::check(job, &output, &scenario.own)).map_err(|why| {
-            let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            format!(
-                "seed {seed}, {launcher}, job {}: {why}\n{scenario:?}\n--- its output\n{out}--- its \
-                 messages\n{err}--- again: TRANSIT_FAULT_SEED={seed} cargo test -p transit-tests --test \
-                 integration seeded_faults -- --nocapture",
-                job.name
-            )
-        })?;
+        ended
+            .and_then(|()| outcome::check(job, &output, &scenario.own))
+            .map_err(|why| {
+                let what = format!("seed {seed}, {launcher}, job {}: {why}", job.name);
+                told(&what, seed, &scenario, &output)
+            })?;
     }
     readable(&trace, &scenario).map_err(|why| format!("seed {seed}, job {}: {why}", job.name))
+}
+
+/// A failed run with all that is needed to understand and to repeat it.
+fn told(what: &str, seed: u64, scenario: &Scenario, output: &Output) -> String {
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    format!(
+        "{what}\n{scenario:?}\n--- its output\n{out}--- its messages\n{err}--- again: \
+         TRANSIT_FAULT_SEED={seed} cargo test -p transit-tests --test integration seeded_faults -- \
+         --nocapture"
+    )
 }
 
 /// What was recorded can be read.
