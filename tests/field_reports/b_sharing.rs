@@ -59,13 +59,14 @@ fn field_report_16_memory_that_is_to_be_shared_is_left_alone_in_the_next_run() {
     let program = linked(&gpu, "shared_by_ipc.c");
     let bare = bounded(&gpu, &program).output().unwrap();
     assert_eq!(text(&bare.stdout), "shared 0\n4.0\n");
-    let trace = gpu.folder().join("x.trace.zst");
-    let run = || {
+    // Not one file: a trace finished a moment before a launch is taken for one of the same launch.
+    let trace = |name: &str| gpu.folder().join(format!("{name}.trace.zst"));
+    let run = |name: &str| {
         let mut command = bounded(&gpu, &artifacts().join("transit-record"));
-        command.arg("-o").arg(&trace).arg("--").arg(&program);
+        command.arg("-o").arg(trace(name)).arg("--").arg(&program);
         command.output().unwrap()
     };
-    let first = run();
+    let first = run("first");
     assert_eq!(
         text(&first.stdout),
         "shared 1\n4.0\n",
@@ -78,12 +79,14 @@ fn field_report_16_memory_that_is_to_be_shared_is_left_alone_in_the_next_run() {
         "{said}"
     );
     assert!(said.contains("4194304 bytes"), "{said}");
-    let second = run();
+    let second = run("second");
     let said = text(&second.stderr);
     assert_eq!(second.stdout, bare.stdout, "{said}");
     assert!(!said.contains("cuIpcGetMemHandle"), "{said}");
     // The other allocation, of another size, is converted as before.
-    let allocs = transit_format::trace::Trace::open(&trace).unwrap().allocs;
+    let allocs = transit_format::trace::Trace::open(&trace("second"))
+        .unwrap()
+        .allocs;
     let converted = |bytes| {
         allocs
             .iter()
