@@ -25,8 +25,20 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("libtransit_record.so", "transit-record/shim/exports.txt"),
     ("libtransit_replay.so", "transit-replay/shim/exports.txt"),
 ];
-/// Files of the evidence run on a GPU.
-const GPU_FILES: &[&str] = &["train.py", "evidence.py", "selftest.cu", "README.md"];
+/// What is run on a real GPU.
+const GPU_FILES: &[&str] = &[
+    "README.md",
+    "train.py",
+    "evidence.py",
+    "suite.py",
+    "jobs/loop.py",
+    "jobs/on_torch.py",
+    "jobs/on_jax.py",
+    "jobs/on_cupy.py",
+    "jobs/on_ranks.py",
+    "selftest.cu",
+    "managed_pool.cu",
+];
 
 const RUN_SH: &str = "#!/bin/sh
 # Puts the bundle's programs on PATH and runs what follows: ./run.sh transit-record -o x.trace.zst -- job
@@ -65,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         directory.join("lib/transit"),
         directory.join("gpu"),
     );
-    for folder in [&bin, &lib, &gpu] {
+    for folder in [&bin, &lib, &gpu, &gpu.join("jobs")] {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     }
     for name in PROGRAMS {
