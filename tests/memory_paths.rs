@@ -15,7 +15,7 @@ use crate::util::{build, record};
 const MIB: u64 = 1 << 20;
 
 fn gpu() -> SoftGpu {
-    SoftGpu::new(1 << 30).unwrap()
+    SoftGpu::new(1 << 30).unwrap().with("TRANSIT_POOLS", "1")
 }
 
 fn program(gpu: &SoftGpu, name: &str) -> PathBuf {
@@ -139,6 +139,7 @@ fn what_pools_keep_is_given_back_before_a_request_fails() {
     let gpu = SoftGpu::new(512 * MIB)
         .unwrap()
         .with("SOFTGPU_DEVICES", "2")
+        .with("TRANSIT_POOLS", "1")
         .with("TRANSIT_NO_OVERSUBSCRIBE", "1");
     let locks = gpu.folder().as_os_str().to_owned();
     let gpu = gpu.with("TRANSIT_LOCK_DIR", locks);

@@ -27,7 +27,7 @@ pub(super) struct Request {
     pub(super) caller: Caller,
     /// The job's pool that it was asked of; 0: none.
     pub(super) pool: Handle,
-    context: Handle,
+    pub(super) context: Handle,
 }
 
 pub(super) enum Made {

@@ -90,7 +90,9 @@ fn convert(
     error: &Cell<u32>,
 ) -> Made {
     let wanted = memory::wanted(request).is_some_and(|settings| settings.pools);
-    if !wanted || here != request.device {
+    // Without a current context the driver cannot be asked what is free, and the request would be
+    // refused for it.
+    if !wanted || here != request.device || request.context == 0 {
         return Made::Plain;
     }
     let Some(twin) = twins::of(driver, request.pool, request.device) else {
