@@ -14,6 +14,7 @@ pub mod input;
 pub mod jobs_csv;
 pub mod metrics;
 pub mod output;
+pub mod paper;
 pub mod progress;
 pub mod queue;
 pub mod render;

@@ -13,7 +13,7 @@ Examples:
   transit-cluster run seren --racks 72 --reduction 50%
   transit-cluster compare jobs.csv --racks 40 --with 'reduction=25%' --with 'reduction=50%'
   transit-cluster sweep kalos --over reduction=0%,25%,50% --over racks=32,48,76
-  transit-cluster check seren";
+  transit-cluster paper --seed 1";
 
 /// Simulates what happens to a GPU cluster if multi-node jobs run on fewer nodes.
 #[derive(Debug, Parser)]
@@ -35,6 +35,8 @@ enum Verb {
     Generate(cmd::generate::Args),
     /// Show published figures beside generated ones.
     Check(cmd::check::Args),
+    /// Run the paper's section 4.3 again.
+    Paper(cmd::paper::Args),
 }
 
 impl Verb {
@@ -45,6 +47,7 @@ impl Verb {
             Self::Compare(args) => args.json,
             Self::Sweep(args) => args.json,
             Self::Check(args) => args.json,
+            Self::Paper(args) => args.json,
             Self::Generate(_) => false,
         }
     }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Verb::Sweep(args) => cmd::sweep::run(*args),
         Verb::Generate(args) => cmd::generate::run(&args),
         Verb::Check(args) => cmd::check::run(&args),
+        Verb::Paper(args) => cmd::paper::run(&args),
     };
     match outcome {
         Ok(code) => code,

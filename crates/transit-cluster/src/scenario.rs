@@ -325,6 +325,43 @@ impl Scenario {
         Ok(())
     }
 
+    /// This scenario with some options changed: `racks=32 reduction=50%`, commas or spaces between.
+    ///
+    /// # Errors
+    /// If a name or a value is none, in words.
+    pub fn changed(&self, changes: &str) -> Result<Self, String> {
+        use clap::{Args, FromArgMatches};
+        let words = changes.split([' ', ',']).filter(|word| !word.is_empty());
+        let mut flags = self.flags();
+        flags.extend(words.map(|word| format!("--{}", word.trim_start_matches("--"))));
+        let command = clap::Command::new("scenario")
+            .no_binary_name(true)
+            .disable_help_flag(true);
+        let changed = Self::augment_args(command.args_override_self(true))
+            .try_get_matches_from(flags)
+            .and_then(|matches| Self::from_arg_matches(&matches))
+            .map_err(|error| {
+                let text = error.to_string();
+                let first = text.lines().next().unwrap_or_default();
+                first.trim_start_matches("error: ").to_owned()
+            })?;
+        changed.check()?;
+        Ok(changed)
+    }
+
+    /// The options that make this scenario: each field is named as its option.
+    fn flags(&self) -> Vec<String> {
+        let document = serde_json::to_value(self).unwrap_or_default();
+        let fields = document.as_object().into_iter().flatten();
+        let flag = |(name, value): (&String, &serde_json::Value)| {
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            format!("--{}={value}", name.replace('_', "-"))
+        };
+        fields.map(flag).collect()
+    }
+
     /// This scenario without scale-in.
     #[must_use]
     pub fn baseline(&self) -> Self {

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::{Args as _, FromArgMatches as _};
 use serde::Serialize;
 
 use super::plot;
@@ -66,36 +65,9 @@ struct Entry<'a> {
 /// # Errors
 /// If a name or a value is none.
 pub fn changed(base: &Scenario, changes: &str) -> anyhow::Result<Scenario> {
-    let words = changes.split([' ', ',']).filter(|word| !word.is_empty());
-    let mut flags = flags_of(base)?;
-    flags.extend(words.map(|word| format!("--{}", word.trim_start_matches("--"))));
-    let command = clap::Command::new("scenario")
-        .no_binary_name(true)
-        .disable_help_flag(true);
-    let scenario = Scenario::augment_args(command.args_override_self(true))
-        .try_get_matches_from(flags)
-        .and_then(|matches| Scenario::from_arg_matches(&matches))
-        .map_err(|error| {
-            let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            anyhow!("'{changes}': {}", first.trim_start_matches("error: "))
-        })
-        .next("write options as in 'run --help', for instance 'racks=32 reduction=50%'")?;
-    advised(scenario.check())?;
-    Ok(scenario)
-}
-
-/// A scenario as the options that make it: each field is named as its option.
-fn flags_of(scenario: &Scenario) -> anyhow::Result<Vec<String>> {
-    let document = serde_json::to_value(scenario)?;
-    let fields = document.as_object().into_iter().flatten();
-    let flag = |(name, value): (&String, &serde_json::Value)| {
-        let value = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
-        format!("--{}={value}", name.replace('_', "-"))
-    };
-    Ok(fields.map(flag).collect())
+    base.changed(changes)
+        .map_err(|error| anyhow!("'{changes}': {error}"))
+        .next("write options as in 'run --help', for instance 'racks=32 reduction=50%'")
 }
 
 /// Runs it.

@@ -1,0 +1,230 @@
+//! The study as text: paper | ours | difference, what each number hangs on, and the sensitivity to every
+//! choice.
+
+use super::Study;
+use super::answers::Answers;
+use super::choices::Choice;
+use super::numbers::{COUNT, NUMBERS, Number, Verdict};
+use crate::render::table::Rows;
+use crate::render::units::{number, seconds};
+
+/// The whole report.
+#[must_use]
+pub fn text(study: &Study) -> String {
+    let mut text = headline(study);
+    text.push('\n');
+    text.push_str(&further(study));
+    text.push('\n');
+    text.push_str(&reasons(study));
+    text.push('\n');
+    text.push_str(&sensitivity(study));
+    text
+}
+
+fn paper_value(n: &Number) -> String {
+    if n.low == n.high {
+        signed(n.low)
+    } else {
+        format!("{} to {}", signed(n.low), signed(n.high))
+    }
+}
+
+fn signed(value: f64) -> String {
+    if value.abs() >= 1000.0 {
+        let sign = if value > 0.0 { "+" } else { "" };
+        return format!("{sign}{}", number(value));
+    }
+    let text = format!("{value:+.1}");
+    if text == "-0.0" || text == "+0.0" {
+        "0.0".to_owned()
+    } else {
+        text
+    }
+}
+
+fn shown(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), signed)
+}
+
+/// The readings under which a number is lowest and highest, and nearest to the paper's.
+fn spread(study: &Study, at: usize) -> (String, String) {
+    let all: Vec<(f64, &str)> = values(study, at).collect();
+    let low = all.iter().map(|v| v.0).fold(f64::INFINITY, f64::min);
+    let high = all.iter().map(|v| v.0).fold(f64::NEG_INFINITY, f64::max);
+    let Some(n) = NUMBERS.get(at).filter(|_| low <= high) else {
+        return ("-".to_owned(), String::new());
+    };
+    let off = |v: &&(f64, &str)| n.difference(v.0).abs();
+    let nearest = all.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
+    let nearest = nearest.map_or_else(String::new, |(v, name)| {
+        format!("{} with {name}", signed(*v))
+    });
+    (format!("{} to {}", signed(low), signed(high)), nearest)
+}
+
+fn values(study: &Study, at: usize) -> impl Iterator<Item = (f64, &'static str)> {
+    let ours = std::iter::once(("ours", &study.ours));
+    let others = study
+        .others
+        .iter()
+        .map(|(choice, answers)| (choice.name, answers));
+    ours.chain(others)
+        .filter_map(move |(name, a)| Some((a.values.get(at).copied().flatten()?, name)))
+}
+
+fn verdict(n: &Number, value: Option<f64>) -> &'static str {
+    match value.map(|value| n.verdict(value)) {
+        Some(Verdict::Agrees) => "agrees",
+        Some(Verdict::SameSign) => "same sign",
+        Some(Verdict::Differs) => "differs",
+        None => "no queue to compare",
+    }
+}
+
+fn headline(study: &Study) -> String {
+    let heading = [
+        "",
+        "number",
+        "paper",
+        "ours",
+        "difference",
+        "",
+        "over all choices",
+        "hangs on",
+    ];
+    let mut rows = Rows::new(heading).text_columns([1, 5, 7]);
+    for (at, n) in NUMBERS.iter().enumerate() {
+        let value = study.ours.values.get(at).copied().flatten();
+        rows.push([
+            n.row.to_string(),
+            format!("{} ({})", n.what, n.unit),
+            paper_value(n),
+            shown(value),
+            shown(value.map(|value| n.difference(value))),
+            verdict(n, value).to_owned(),
+            spread(study, at).0,
+            n.hangs_on.to_owned(),
+        ]);
+    }
+    rows.render()
+}
+
+/// Claims that are no single number.
+fn further(study: &Study) -> String {
+    let traffic = |cell: &super::grid::Cell| {
+        let (from, to) = (
+            cell.before.eligible.traffic.racks,
+            cell.after.eligible.traffic.racks,
+        );
+        100.0 * (to as f64 - from as f64) / from.max(1) as f64
+    };
+    let full: Vec<&super::grid::Cell> = study.grid.iter().filter(|c| c.racks > 32.0).collect();
+    // Six cells by cluster: three speed-ups at 25 %, then three at 50 %.
+    let by_cluster = || full.chunks(6);
+    let range = |cells: &[&super::grid::Cell]| {
+        let all: Vec<f64> = cells.iter().map(|cell| traffic(cell)).collect();
+        let low = all.iter().copied().fold(f64::INFINITY, f64::min);
+        all.iter().copied().fold(f64::NEG_INFINITY, f64::max) - low
+    };
+    let grows = by_cluster().all(|cells| match cells {
+        [a, b, c, d, e, f] => [(a, d), (b, e), (c, f)]
+            .iter()
+            .all(|(q, h)| traffic(h) < traffic(q)),
+        _ => false,
+    });
+    let widest = by_cluster()
+        .flat_map(|cells| cells.chunks(3))
+        .map(range)
+        .fold(0.0, f64::max);
+    let effect = study.ours.speedup_effect;
+    let [seren, kalos, small] = study.ours.waits_before_s;
+    format!(
+        "1  rack traffic falls further at 50% than at 25% in all four configurations: {}\n\
+         1  it moves by at most {widest:.2} points between speed-ups 0% and 137%\n\
+         7  Kalos, 32 racks, r=50%: the cut in queue time moves by {} points between them\n\
+         mean queue before scale-in: Seren on 72 racks {}, Kalos on 76 {}, Kalos on 32 {}\n",
+        if grows { "yes" } else { "no" },
+        effect.map_or_else(|| "-".to_owned(), |points| format!("{points:.2}")),
+        seconds(seren),
+        seconds(kalos),
+        seconds(small),
+    )
+}
+
+fn reasons(study: &Study) -> String {
+    let mut text = String::from("Where ours differ, why, and what would be needed:\n");
+    for (at, n) in NUMBERS.iter().enumerate() {
+        let value = study.ours.values.get(at).copied().flatten();
+        let agrees = value.is_some_and(|value| n.verdict(value) == Verdict::Agrees);
+        if agrees {
+            continue;
+        }
+        text.push_str(&format!(
+            "  {}  {}: {}\n",
+            n.row,
+            n.what.trim(),
+            shown(value)
+        ));
+        if !n.reason.is_empty() {
+            text.push_str(&format!("       {}\n", n.reason));
+        }
+        let (_, nearest) = spread(study, at);
+        text.push_str(&format!("       nearest: {nearest}\n"));
+    }
+    text
+}
+
+/// Columns of the sensitivity table: short headings and places of numbers.
+const COLUMNS: [(&str, usize); 14] = [
+    ("S72 traf25", 0),
+    ("traf50", 1),
+    ("queue25", 4),
+    ("queue50", 5),
+    ("one node", 6),
+    ("K76 traf25", 7),
+    ("traf50", 8),
+    ("idle50", 11),
+    ("S32 thrpt", 12),
+    ("queue", 13),
+    ("q.of 32", 14),
+    ("traf", 15),
+    ("K32 queue25", 16),
+    ("queue50", 17),
+];
+
+fn sensitivity(study: &Study) -> String {
+    let mut heading = vec!["one choice changed (% against the baseline)".to_owned()];
+    heading.extend(COLUMNS.iter().map(|(name, _)| (*name).to_owned()));
+    let mut rows = Rows::new(heading);
+    let row = |name: String, answers: &Answers| {
+        let cell = |at: usize| shown(answers.values.get(at).copied().flatten());
+        let mut row = vec![name];
+        row.extend(COLUMNS.iter().map(|&(_, at)| cell(at)));
+        row
+    };
+    let paper = |at: usize| {
+        NUMBERS
+            .get(at.min(COUNT - 1))
+            .map(paper_value)
+            .unwrap_or_default()
+    };
+    let mut first = vec!["paper".to_owned()];
+    first.extend(
+        COLUMNS
+            .iter()
+            .map(|&(_, at)| paper(at).replace(" to ", "..")),
+    );
+    rows.push(first);
+    rows.push(row(
+        "ours: completed, FIFO, packed, racks up".to_owned(),
+        &study.ours,
+    ));
+    for (choice, answers) in &study.others {
+        rows.push(row(numbered(choice), answers));
+    }
+    rows.render()
+}
+
+fn numbered(choice: &Choice) -> String {
+    format!("{:>2} {}", choice.item, choice.name)
+}
