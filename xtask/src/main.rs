@@ -36,7 +36,7 @@ enum Task {
     Aarch64,
     /// Pack, and run the evidence script where there is a GPU.
     Gpu(gpu::Args),
-    /// Run the benchmarks (decoding, planning, launch path).
+    /// Run the benchmarks (decoding, planning, cluster, launch path).
     Bench,
 }
 

@@ -99,6 +99,14 @@ pub(crate) fn bench() -> Result<()> {
         "--example",
         "plan_bench",
     ])?;
+    cargo(&[
+        "run",
+        "--release",
+        "--package",
+        "transit-cluster",
+        "--example",
+        "cluster_bench",
+    ])?;
     let launch = [
         "test",
         "--release",

@@ -76,7 +76,7 @@ pub fn changed(base: &Scenario, changes: &str) -> anyhow::Result<Scenario> {
 /// If the trace cannot be read, a scenario is impossible or a file cannot be written.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     advised(args.scenario.check())?;
-    let mut names = vec!["first".to_owned()];
+    let mut names = vec!["base".to_owned()];
     let mut scenarios = Vec::new();
     for with in &args.with {
         names.push(with.clone());

@@ -111,7 +111,11 @@ impl Source {
                 (path.to_owned(), trace, report)
             }
         };
-        let trace = self.filter.apply(&raw, |why| report.filtered(why));
+        let trace = if self.filter.keeps_all(&raw) {
+            raw
+        } else {
+            self.filter.apply(&raw, |why| report.filtered(why))
+        };
         report.kept = trace.jobs.len() as u64;
         let loaded = Loaded {
             name,

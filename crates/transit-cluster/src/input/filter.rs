@@ -60,6 +60,15 @@ impl Filter {
         None
     }
 
+    /// Whether every job of a trace meets the conditions, so that it need not be copied.
+    #[must_use]
+    pub fn keeps_all(&self, trace: &Trace) -> bool {
+        trace
+            .jobs
+            .iter()
+            .all(|job| self.refuses_job(job, trace).is_none())
+    }
+
     /// The jobs of a trace that meet the conditions; `left_out` hears why others do not.
     #[must_use]
     pub fn apply(&self, trace: &Trace, mut left_out: impl FnMut(&'static str)) -> Trace {

@@ -9,7 +9,6 @@ pub mod report;
 pub mod row;
 pub mod time;
 
-use std::cell::Cell;
 use std::io::Read;
 use std::rc::Rc;
 
@@ -19,7 +18,7 @@ use crate::trace::{Job, Trace};
 use crate::units::Millis;
 use columns::{Columns, Dialect};
 pub use filter::Filter;
-use guard::Guard;
+use guard::{Guard, Ledger};
 pub use report::Report;
 
 /// How to read.
@@ -73,8 +72,8 @@ pub fn read(
     options: &Options,
     mut ticked: impl FnMut(u64),
 ) -> Result<(Trace, Report), InputError> {
-    let since_record = Rc::new(Cell::new(0));
-    let mut guarded = Guard::new(source, since_record.clone());
+    let ledger = Rc::new(Ledger::default());
+    let mut guarded = Guard::new(source, ledger.clone());
     let io = |line: u64| move |source: std::io::Error| InputError::Io { line, source };
     let first = guarded.first_line().map_err(io(1))?;
     if first.iter().all(u8::is_ascii_whitespace) {
@@ -97,15 +96,15 @@ pub fn read(
     let mut record = csv::ByteRecord::new();
     let mut rows = row::Rows::new(&columns, &options.zone);
     loop {
-        since_record.set(0);
-        let line = reader.position().line();
+        ledger.row_done();
+        let line = ledger.line(reader.position());
         let more = reader
             .read_byte_record(&mut record)
             .map_err(|error| unreadable(error, line))?;
         if !more {
             break;
         }
-        let line = record.position().map_or(line, csv::Position::line);
+        let line = record.position().map_or(line, |start| ledger.line(start));
         report.rows += 1;
         if report.rows.is_multiple_of(65_536) {
             ticked(65_536);
@@ -135,7 +134,6 @@ pub fn read(
 }
 
 fn unreadable(error: csv::Error, line: u64) -> InputError {
-    let line = error.position().map_or(line, csv::Position::line);
     let source = match error.into_kind() {
         csv::ErrorKind::Io(source) => source,
         other => std::io::Error::other(format!("{other:?}")),

@@ -97,9 +97,12 @@ fn on_seren(side: &Side<'_>, answers: &mut Answers) -> Result<(), String> {
     let ([before, quarter, half], outcomes) = side.three(racks, "")?;
     put(answers, 0, traffic(&before.eligible, &quarter.eligible));
     put(answers, 1, traffic(&before.eligible, &half.eligible));
-    let ([four, four_quarter, four_half], _) = side.three(racks, "gpus-per-node=4")?;
-    put(answers, 2, traffic(&four.eligible, &four_quarter.eligible));
-    put(answers, 3, traffic(&four.eligible, &four_half.eligible));
+    // Small nodes only matter to the workload and to what counts as traffic.
+    if matches!(choice.item, 0 | 1 | 10) {
+        let ([four, quarter, half], _) = side.three(racks, "gpus-per-node=4")?;
+        put(answers, 2, traffic(&four.eligible, &quarter.eligible));
+        put(answers, 3, traffic(&four.eligible, &half.eligible));
+    }
     put(
         answers,
         4,

@@ -1,0 +1,213 @@
+//! The binary as people run it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn run(args: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transit-cluster"));
+    command.args(args).current_dir(folder).output().unwrap()
+}
+
+fn stdout(args: &[&str], folder: &Path) -> String {
+    let output = run(args, folder);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = |threads: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_transit-cluster"))
+            .args([
+                "sweep",
+                "kalos",
+                "--jobs",
+                "2000",
+                "--over",
+                "reduction=0%,25%,50%",
+            ])
+            .args(["--over", "queue=fifo,easy", "--json"])
+            .env("RAYON_NUM_THREADS", threads)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        output.stdout
+    };
+    assert_eq!(sweep("1"), sweep("4"));
+    let other = stdout(
+        &["run", "kalos", "--jobs", "500", "--trace-seed", "2"],
+        folder.path(),
+    );
+    assert_ne!(
+        other,
+        stdout(&["run", "kalos", "--jobs", "500"], folder.path())
+    );
+}
+
+#[test]
+fn a_generated_trace_reads_back_as_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    stdout(
+        &["generate", "seren", "--jobs", "3000", "-o", "s.csv"],
+        folder.path(),
+    );
+    let numbers = |trace: &[&str]| {
+        let text = stdout(
+            &[&["run"], trace, &["--racks", "20", "--json"]].concat(),
+            folder.path(),
+        );
+        serde_json::from_str::<Value>(&text).unwrap()["metrics"].clone()
+    };
+    assert_eq!(numbers(&["s.csv"]), numbers(&["seren", "--jobs", "3000"]));
+}
+
+#[test]
+fn the_real_kalos_jobs_cut_their_rack_traffic_as_the_paper_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "compare",
+        "kalos-319",
+        "--racks",
+        "76",
+        "--with",
+        "reduction=25%",
+        "--with",
+        "reduction=50%",
+        "--json",
+    ];
+    let document: Value = serde_json::from_str(&stdout(&args, folder.path())).unwrap();
+    let racks = |at: usize| {
+        let metrics = &document["scenarios"][at]["metrics"];
+        metrics["eligible"]["traffic"]["racks"].as_f64().unwrap()
+    };
+    for (at, paper) in [(1, -24.2), (2, -49.2)] {
+        let change = 100.0 * (racks(at) / racks(0) - 1.0);
+        assert!((change - paper).abs() < 2.0, "{change} {paper}");
+    }
+}
+
+#[test]
+fn published_figures_hold_of_what_is_generated() {
+    let folder = tempfile::tempdir().unwrap();
+    for cluster in ["kalos", "seren"] {
+        let text = stdout(&["check", cluster], folder.path());
+        assert!(
+            text.contains("GPU hours") && !text.contains("<- off"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn files_are_written_whole_and_pictures_are_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let args = [
+        "run",
+        "kalos-319",
+        "--racks",
+        "40",
+        "--plot",
+        "new/run.png",
+        "--jobs-csv",
+        "jobs.csv",
+    ];
+    let text = stdout(&args, folder.path());
+    assert!(text.contains("utilisation"));
+    assert!(
+        std::fs::read(at("new/run.png"))
+            .unwrap()
+            .starts_with(b"\x89PNG")
+    );
+    assert_eq!(
+        std::fs::read_to_string(at("jobs.csv"))
+            .unwrap()
+            .lines()
+            .count(),
+        320
+    );
+    let args = [
+        "compare",
+        "kalos-319",
+        "--racks",
+        "40",
+        "--with",
+        "queue=easy",
+        "--plot",
+        "q.svg",
+    ];
+    stdout(&args, folder.path());
+    assert!(
+        std::fs::read_to_string(at("q.svg"))
+            .unwrap()
+            .contains("<svg")
+    );
+    let names: Vec<String> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(
+        names.iter().filter(|name| name.starts_with('.')).count(),
+        0,
+        "{names:?}"
+    );
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("none.csv"),
+        "submit_s,run_s,gpus\n0,1,0\n0,x,8\n",
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("other.csv"), "a,b\n1,2\n").unwrap();
+    for (args, expected) in [
+        (&["run", "missing.csv"][..], "cannot open missing.csv"),
+        (&["run", "."], "is a folder"),
+        (
+            &["run", "other.csv"],
+            "no column for when jobs were submitted",
+        ),
+        (&["run", "none.csv"], "no job is left"),
+        (&["run", "none.csv", "--strict"], "line 3, column 2 (run_s)"),
+        (&["run", "kalos-319", "--racks", "0"], "racks"),
+        (
+            &["run", "kalos-319", "--gpus-per-node", "5"],
+            "whole number of nodes",
+        ),
+        (&["run", "kalos-319", "--time-zone", "Mars"], "Mars"),
+        (&["run", "kalos-319", "--plot", "a.pdf"], ".png or .svg"),
+        (&["compare", "kalos-319", "--with", "rack=3"], "rack"),
+        (
+            &["sweep", "kalos-319", "--over", "racks"],
+            "names no values",
+        ),
+    ] {
+        let output = run(args, folder.path());
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(
+            errors.contains(expected) && errors.contains("next: "),
+            "{args:?}: {errors}"
+        );
+        assert!(errors.starts_with("transit-cluster: "), "{errors}");
+    }
+    let output = run(&["run", "missing.csv", "--json"], folder.path());
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["kind"], "error");
+}
+
+#[test]
+fn help_starts_with_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    for verb in ["run", "compare", "sweep", "generate", "check", "paper"] {
+        let text = stdout(&[verb, "--help"], folder.path());
+        assert!(text.starts_with("Examples:\n  "), "{text}");
+    }
+}
