@@ -190,7 +190,9 @@ proptest! {
     fn easy_never_delays_the_head(jobs in jobs(), scenario in scenarios()) {
         let scenario = Scenario { queue: Queue::Easy, ..scenario };
         let run = simulate(&trace(&jobs), &scenario);
-        let waits = |at: &usize| run.outcomes[*at].started() && run.outcomes[*at].start > run.tasks[*at].submit;
+        let waits = |at: &usize| {
+            run.outcomes[*at].started() && run.outcomes[*at].start > run.tasks[*at].submit
+        };
         if let Some(head) = (0..jobs.len()).find(waits) {
             let alone = simulate(&trace(&jobs[..=head]), &scenario);
             prop_assert_eq!(run.outcomes[head].start, alone.outcomes[head].start);

@@ -39,7 +39,8 @@ const KALOS: &str = "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_
 fn acme_tables_are_read_as_published() {
     let seren = format!(
         "{SEREN}5778432,uf794,1,8,128,Eval,COMPLETED,2023-03-01 00:01:00+08:00,2023-03-01 00:02:00+08:00,2023-03-01 00:12:00+08:00,600,60,4800.0\n\
-         5778433,uf794,0,0,4,Other,COMPLETED,2023-03-01 00:01:00+08:00,2023-03-01 00:02:00+08:00,2023-03-01 00:12:00+08:00,600,60,0\n\
+         5778433,uf794,0,0,4,Other,COMPLETED,2023-03-01 00:01:00+08:00,\
+         2023-03-01 00:02:00+08:00,2023-03-01 00:12:00+08:00,600,60,0\n\
          5778434,uf794,2,16,4,Pretrain,CANCELLED,2023-02-28 16:03:00+00:00,2023-03-01 00:04:00+08:00,2023-03-01 00:05:00+08:00,60,60,0\n"
     );
     let (trace, report) = read(&seren).unwrap();
@@ -68,9 +69,11 @@ fn the_duration_of_kalos_is_not_the_run_time() {
 #[test]
 fn sacct_output_is_read() {
     let text = "JobID|User|Partition|State|Submit|Start|End|ElapsedRaw|NNodes|AllocTRES\n\
-        101|ann|gpu|COMPLETED|2026-01-05T08:00:00|2026-01-05T08:10:00|2026-01-05T09:10:00|3600|2|billing=16,cpu=128,gres/gpu=16,node=2\n\
+        101|ann|gpu|COMPLETED|2026-01-05T08:00:00|2026-01-05T08:10:00|2026-01-05T09:10:00|3600|\
+        2|billing=16,cpu=128,gres/gpu=16,node=2\n\
         101.batch|||COMPLETED|2026-01-05T08:10:00|2026-01-05T08:10:00|2026-01-05T09:10:00|3600|1|cpu=64\n\
-        102_3|bob|gpu|CANCELLED by 1000|2026-01-05T08:01:00|2026-01-05T08:10:00|2026-01-05T08:10:30|30|1|cpu=8,gres/gpu:a100=4\n\
+        102_3|bob|gpu|CANCELLED by 1000|2026-01-05T08:01:00|2026-01-05T08:10:00|\
+        2026-01-05T08:10:30|30|1|cpu=8,gres/gpu:a100=4\n\
         103|bob|cpu|COMPLETED|2026-01-05T08:02:00|2026-01-05T08:10:00|2026-01-05T08:10:30|30|1|cpu=8\n\
         104|bob|gpu|PENDING|2026-01-05T08:03:00|Unknown|Unknown|0|1|\n\
         105|bob|gpu|CANCELLED|2026-01-05T08:04:00|None|2026-01-05T08:05:00|0|1|\n";
