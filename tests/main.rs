@@ -19,6 +19,7 @@ mod field_reports;
 mod hazards;
 mod hostile;
 mod launchers;
+mod launches;
 mod memory_paths;
 mod neighbours;
 mod policies;

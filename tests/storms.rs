@@ -23,7 +23,7 @@ fn bounded(gpu: &SoftGpu, program: &Path) -> Command {
 }
 
 /// A plan from the recording on the emulated card; a job it cannot be made for gets another's.
-fn plan_of(gpu: &SoftGpu, trace: &Path) -> PathBuf {
+pub(crate) fn plan_of(gpu: &SoftGpu, trace: &Path) -> PathBuf {
     let plan = trace.with_file_name("own.plan");
     let arguments: [&dyn AsRef<std::ffi::OsStr>; 8] = [
         &"build",

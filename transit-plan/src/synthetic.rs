@@ -353,6 +353,7 @@ impl Run {
             converted_peak_bytes: self.trace.allocs.iter().map(|alloc| alloc.bytes).sum(),
             unconverted_peak_bytes: UNCONVERTED_BYTES,
             drops: Drops::default(),
+            check: None,
         };
         self.trace
     }

@@ -1,6 +1,7 @@
 //! Everything a developer or CI runs: `cargo xtask demo | test | build | pack | aarch64 | gpu | bench`.
 
 mod aarch64;
+mod bench;
 mod build;
 mod demo;
 // One reader of ELF files for the bundle's check and for `transit-record doctor`.
@@ -37,7 +38,11 @@ enum Task {
     /// Pack, and run the evidence script where there is a GPU.
     Gpu(gpu::Args),
     /// Run the benchmarks (decoding, planning, cluster, launch path).
-    Bench,
+    Bench {
+        /// Only the launch path.
+        #[arg(long)]
+        launches: bool,
+    },
 }
 
 fn main() {
@@ -48,7 +53,13 @@ fn main() {
         Task::Pack(args) => pack::run(&args),
         Task::Aarch64 => aarch64::run(),
         Task::Gpu(args) => gpu::run(&args),
-        Task::Bench => test::bench(),
+        Task::Bench { launches } => {
+            if launches {
+                bench::launches()
+            } else {
+                bench::run()
+            }
+        }
     };
     if let Err(error) = result {
         eprintln!("xtask: {error:#}");

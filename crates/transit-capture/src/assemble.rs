@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use transit_format::ids::{FunctionId, OpSeq};
 use transit_format::plan::name_hash;
+use transit_format::trace::check::Check;
 use transit_format::trace::model::{
     Alloc, Event, Free, Function, Mark, MarkKind, Op, OpKind, Stream, Totals,
 };
@@ -176,6 +177,7 @@ impl Assembler {
             start: self.clock.time(work.start),
             end: self.clock.time(work.end),
             name_hash: work.name_hash,
+            name: work.name,
             bytes: work.bytes,
         };
         let stream = (work.context, work.stream);
@@ -195,7 +197,6 @@ impl Assembler {
         if give_up {
             self.functions.skip_gap();
             self.streams.skip_gap();
-            self.allocs.skip_gap();
         }
         loop {
             while let Some(function) = self.functions.take() {
@@ -213,6 +214,9 @@ impl Assembler {
                 self.missing_ops += self.ops.skip_gap();
             }
         }
+        if last {
+            self.say_allocs_behind_a_gap(out);
+        }
         self.matcher.run(last, &mut self.timed);
         out.extend(self.timed.drain(..).map(|timed| Event::OpTime {
             op: timed.op,
@@ -220,6 +224,19 @@ impl Assembler {
             end_ns: timed.end,
         }));
         self.say_paging(last, out);
+    }
+
+    /// Allocations made by several threads at once are told in any order, so one may stand behind a
+    /// number that is still to come: only the end shows which will not. A lost one keeps its place,
+    /// since a number is a position.
+    fn say_allocs_behind_a_gap(&mut self, out: &mut Vec<Event>) {
+        while self.allocs.held() > 0 {
+            let lost = self.allocs.skip_gap();
+            out.extend((0..lost).map(|_| Event::Alloc(Alloc::default())));
+            while let Some(alloc) = self.allocs.take() {
+                out.push(Event::Alloc(alloc));
+            }
+        }
     }
 
     fn say_what_was_told(&mut self, last: bool, out: &mut Vec<Event>) {
@@ -286,7 +303,6 @@ impl Assembler {
         let op = OpSeq(self.trace_ops);
         self.trace_ops += 1;
         self.totals.ops += 1;
-        self.totals.hooked_ops += u64::from(record.device_records);
         if let Some(iterations) = &mut self.iterations {
             let function = u64::from(record.function.0);
             let pointers = &record.pointers;
@@ -300,21 +316,16 @@ impl Assembler {
         }
         let issued_ns = self.clock.time(record.raw_ns);
         let kernel = record.kind == OpKind::Kernel;
-        self.matcher.issued(
-            record.stream,
-            Waiting {
-                op,
-                kind: record.kind,
-                issued: issued_ns,
-                name_hash: if kernel { known.name_hash } else { 0 },
-                bytes: record
-                    .pointers
-                    .iter()
-                    .map(|pointer| pointer.bytes)
-                    .max()
-                    .unwrap_or(0),
-            },
-        );
+        let waiting = Waiting {
+            op,
+            kind: record.kind,
+            issued: issued_ns,
+            name_hash: if kernel { known.name_hash } else { 0 },
+            bytes: record.payload_bytes,
+            records: record.records,
+            early: record.early,
+        };
+        self.matcher.issued(record.stream, waiting);
         let op = Op {
             kind: record.kind,
             stream: record.stream,
@@ -381,14 +392,23 @@ impl Assembler {
         self.iterations.as_ref().map(Iterations::estimate)
     }
 
-    /// Totals so far. `rest`: records behind the last op count, too.
-    pub(crate) fn totals(&mut self, ledger: &Counters, lost: &Lost, rest: bool) -> Totals {
+    /// The window ends with the process.
+    pub(crate) fn process_ends(&mut self) {
+        self.matcher.balance.process_ends();
+    }
+
+    /// Totals so far.
+    pub(crate) fn totals(&mut self, ledger: &Counters, lost: &Lost) -> Totals {
         self.totals.converted_peak_bytes = ledger.converted_peak_bytes;
         self.totals.unconverted_peak_bytes = ledger.unconverted_peak_bytes;
-        self.totals.cupti_ops = self.matcher.counted(rest);
+        let check = self.matcher.balance.check(lost.passed);
+        // Without a check CUPTI confirmed nothing.
+        self.totals.cupti_ops = check.as_ref().map_or(0, Check::recorded);
+        self.totals.hooked_ops = self.matcher.balance.hooked();
+        self.totals.check = check.filter(|_| lost.checkable);
         self.totals.drops.ops = lost.ops.max(self.missing_ops);
         self.totals.drops.cupti = lost.cupti;
-        self.totals
+        self.totals.clone()
     }
 
     /// Marks a moment that is not bound to an op.
@@ -401,13 +421,17 @@ impl Assembler {
     }
 }
 
-/// What was lost outside the assembler.
+/// What the assembler cannot know: what was lost or let pass outside it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost {
     /// Ops that found their ring full.
     pub(crate) ops: u64,
     /// Records that CUPTI dropped.
     pub(crate) cupti: u64,
+    /// Memsets and copies that were no ops, since the window opened.
+    pub(crate) passed: u64,
+    /// CUPTI records, so that hooks can be checked against it.
+    pub(crate) checkable: bool,
 }
 
 #[cfg(test)]
@@ -416,6 +440,7 @@ mod tests {
     use crate::cupti::{Counter, Paging};
     use transit_format::ids::{AllocId, Nanos, StreamId};
     use transit_format::trace::model::{Migration, Pointer, StreamKind};
+    use transit_hook::DeviceRecords;
 
     fn assembler(first: u64) -> Assembler {
         let mut assembler = Assembler::new(Clock::starting_at(0), false);
@@ -480,7 +505,9 @@ mod tests {
             stream: StreamId(0),
             function: FunctionId(0),
             shape: 0,
-            device_records: 1,
+            records: DeviceRecords::one(OpKind::Kernel),
+            payload_bytes: 0,
+            early: false,
             pointers: vec![Pointer {
                 alloc: AllocId(0),
                 offset: seq,
@@ -569,7 +596,7 @@ mod tests {
             panic!("no allocation")
         };
         assert_eq!(alloc.at_op, OpSeq(2));
-        let totals = assembler.totals(&Counters::default(), &Lost::default(), true);
+        let totals = assembler.totals(&Counters::default(), &Lost::default());
         assert_eq!((totals.ops, totals.drops.ops), (3, 2));
         assembler.record(moved(1 << 40, Some(105)));
         assembler.advance(false, true, &mut events);
@@ -594,8 +621,29 @@ mod tests {
             (only.alloc, only.offset, only.bytes),
             (AllocId(0), 8192, 4096)
         );
-        let totals = assembler.totals(&Counters::default(), &Lost::default(), true);
+        let totals = assembler.totals(&Counters::default(), &Lost::default());
         assert_eq!(totals.drops.unplaced, 1);
+    }
+
+    #[test]
+    fn allocations_told_out_of_order_are_all_said_and_a_lost_one_keeps_its_place() {
+        let mut assembler = assembler(0);
+        let mut events = Vec::new();
+        // Allocation 1 was made by a thread that told it first; the window closes in between.
+        alloc(&mut assembler, 1, 2 << 40, 0, 0);
+        alloc(&mut assembler, 0, 1 << 40, 1, 0);
+        alloc(&mut assembler, 3, 4 << 40, 1, 0);
+        assembler.advance(true, false, &mut events);
+        assembler.op(op(0, false));
+        assembler.advance(true, true, &mut events);
+        let addresses: Vec<u64> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Alloc(alloc) => Some(alloc.address),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(addresses, [1 << 40, 2 << 40, 0, 4 << 40]);
     }
 
     #[test]

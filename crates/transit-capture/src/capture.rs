@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use transit_format::ids::{FunctionId, OpSeq};
+use transit_format::ids::{FunctionId, OpSeq, StreamId};
 use transit_format::trace::model::MarkKind;
 use transit_hook::{
     Allocation, Chunk, Driver, FunctionInfo, OpCall, StreamInfo, ledger, ops_issued,
+    passed_transfers,
 };
 
 use crate::clock::Clock;
@@ -34,8 +35,14 @@ const MOST_MARKS: usize = 1 << 14;
 
 thread_local! {
     /// When this thread issued its last op, on the trace's clock.
+    /// 0 outside the window.
     static ISSUED: Cell<u64> = const { Cell::new(0) };
+    /// The per-thread default stream this thread asked CUPTI about last.
+    static NUMBERED: Cell<Option<StreamId>> = const { Cell::new(None) };
 }
+
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD: usize = 2;
 
 const WAITING: u8 = 0;
 const OPEN: u8 = 1;
@@ -64,6 +71,8 @@ struct Control {
 pub struct Capture {
     phase: AtomicU8,
     first_op: AtomicU64,
+    /// Memsets and copies that had been let pass when the window opened.
+    passed_before: AtomicU64,
     config: OnceLock<Config>,
     driver: OnceLock<&'static Driver>,
     pub(crate) rings: Rings,
@@ -95,6 +104,7 @@ impl Capture {
         Self {
             phase: AtomicU8::new(CLOSED),
             first_op: AtomicU64::new(0),
+            passed_before: AtomicU64::new(0),
             config: OnceLock::new(),
             driver: OnceLock::new(),
             rings: Rings::new(),
@@ -207,6 +217,8 @@ impl Capture {
             return;
         };
         self.first_op.store(first.0, Ordering::Release);
+        self.passed_before
+            .store(passed_transfers(), Ordering::Release);
         if self
             .phase
             .compare_exchange(WAITING, OPEN, Ordering::AcqRel, Ordering::Relaxed)
@@ -259,7 +271,12 @@ impl Capture {
     fn number_streams(&self) {
         let streams = {
             let mut streams = lock(&self.streams);
-            std::mem::take(&mut *streams)
+            let (own, others) = streams
+                .drain(..)
+                .partition(|stream| stream.handle == PER_THREAD);
+            *streams = own;
+            let others: Vec<StreamInfo> = others;
+            others
         };
         for stream in streams {
             if let Some(number) = self.cupti_stream(&stream) {
@@ -374,20 +391,57 @@ impl Capture {
         if waiting && !op.capturing && op.seq.0 >= self.config().skip_ops {
             self.open(op.seq, op.device);
         }
-        if self.phase.load(Ordering::Relaxed) == OPEN
-            && let Some(started) = self.started.get()
+        // Without a recording this must cost nothing.
+        let Some(started) = self.started.get() else {
+            return;
+        };
+        let open = self.phase.load(Ordering::Relaxed) == OPEN;
+        let issued = if open {
+            self.number_own_stream(op);
+            started.issue.read(&started.clock)
+        } else {
+            0
+        };
+        ISSUED.set(issued);
+    }
+
+    /// CUPTI tells a per-thread default stream's number only to its own thread, so where the window
+    /// opened later than the stream was told it is asked for here.
+    fn number_own_stream(&self, op: &OpCall<'_>) {
+        if op.stream_handle != PER_THREAD || NUMBERED.get() == Some(op.stream) {
+            return;
+        }
+        NUMBERED.set(Some(op.stream));
+        let told = {
+            let mut streams = lock(&self.streams);
+            let place = streams.iter().position(|stream| stream.id == op.stream);
+            place.map(|place| streams.swap_remove(place))
+        };
+        if let Some(stream) = told
+            && let Some(number) = self.cupti_stream(&stream)
         {
-            ISSUED.set(started.issue.read(&started.clock));
+            self.tell(Told::StreamNumber(stream.id, number));
         }
     }
 
     /// An op was issued: records it. Does not settle; see [`Self::settle`].
     pub fn after_op(&self, op: &OpCall<'_>, result: u32) {
-        if op.capturing || self.phase.load(Ordering::Relaxed) != OPEN {
+        // What was begun in the window belongs to it, though it may have closed meanwhile: its
+        // records count.
+        let Some(started) = self.started.get().filter(|_| !op.capturing) else {
+            return;
+        };
+        if ISSUED.get() == 0 {
             return;
         }
         self.rings.with_own(|ring| {
-            wire::push(ring, op, ISSUED.get(), result != 0);
+            let raw_ns = ISSUED.get();
+            let issued = wire::Issued {
+                raw_ns,
+                void: result != 0,
+                early: raw_ns < started.since_ns.load(Ordering::Relaxed),
+            };
+            wire::push(ring, op, issued);
         });
     }
 
@@ -449,7 +503,11 @@ impl Capture {
             .changed
             .wait_timeout_while(control, LAST_WRITE, |control| !control.done)
             .unwrap_or_else(PoisonError::into_inner);
-        control.outcome.take()
+        let outcome = control.outcome.take();
+        drop(control);
+        // A thread that is settling has CUPTI in its hands, which is about to end with the process.
+        drop(self.settler.turn());
+        outcome
     }
 }
 
@@ -480,7 +538,8 @@ impl Capture {
         self.with_collector(|collector, clock| {
             collector.settle_begins(op.seq, clock.time(ISSUED.get()).0);
         });
-        if !self.settler.wait(driver, op) {
+        // The window may have closed meanwhile, with the process: CUPTI must not be called then.
+        if !self.settler.wait(driver, op) || !self.is_open() {
             self.settler.count(false);
             return;
         }
@@ -588,6 +647,18 @@ impl Capture {
             collector.read(session);
         }
         collector.take_queue(into);
+    }
+
+    /// Memsets and copies in the window that were no ops.
+    pub(crate) fn passed_in_window(&self) -> u64 {
+        passed_transfers().saturating_sub(self.passed_before.load(Ordering::Acquire))
+    }
+
+    /// Whether CUPTI was started, and agreed.
+    pub(crate) fn records_come(&self) -> bool {
+        self.started
+            .get()
+            .is_some_and(|started| started.working.load(Ordering::Acquire))
     }
 
     pub(crate) fn records_dropped(&self) -> u64 {

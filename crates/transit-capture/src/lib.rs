@@ -22,6 +22,7 @@
 //! thread's first op and at the op that opens the window. All else is the writer thread's work.
 
 mod assemble;
+mod balance;
 mod capture;
 mod clock;
 mod collect;

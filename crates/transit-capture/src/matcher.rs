@@ -1,6 +1,7 @@
-//! Gives ops their device times. The hooks know the order of ops on a stream, CUPTI knows when
-//! work ran on which stream and in which order it was called (correlation ids rise), so the two
-//! are matched in order: kernels by name, copies by size, graphs as a whole.
+//! Gives ops their device times, and checks hooks against the device. The hooks know the order of
+//! ops on a stream, CUPTI knows when work ran on which stream and in which order it was called
+//! (correlation ids rise), so the two are matched in order: kernels by name, copies by the bytes
+//! they write, graphs as a whole.
 //!
 //! CUPTI hands over buffers in any order, so a record counts only once a later flush has brought
 //! nothing before it. Lost records and work the hooks did not see cost a few times, never a shift
@@ -10,13 +11,19 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use transit_format::ids::{Nanos, OpSeq, StreamId};
 use transit_format::trace::model::OpKind;
+use transit_hook::DeviceRecords;
+
+use crate::balance::{Balance, KIND_COUNT, kind_index};
 
 /// How far a mismatch is followed on either side.
 const LOOK_AHEAD: usize = 32;
 /// Unmatched ops kept per stream.
 const MOST_WAITING: usize = 1 << 18;
 /// Host and device times agree to within this.
-const CLOCK_ERROR_NS: u64 = 200_000;
+pub(crate) const CLOCK_ERROR_NS: u64 = 200_000;
+/// In place of a stream: the nodes of graphs launched in a context run on streams of the driver's
+/// own.
+const GRAPHS: u32 = u32::MAX;
 
 /// An op without its times.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +34,12 @@ pub(crate) struct Waiting {
     pub(crate) issued: Nanos,
     /// 0 if unknown.
     pub(crate) name_hash: u64,
-    /// Size of a copy or memset, else 0.
+    /// Bytes a copy or memset writes; 0 if unknown, and for others.
     pub(crate) bytes: u64,
+    /// What CUPTI should report for it.
+    pub(crate) records: DeviceRecords,
+    /// CUPTI was not running when it was issued: a record may come or not.
+    pub(crate) early: bool,
 }
 
 /// Device work of one driver call.
@@ -38,13 +49,17 @@ pub(crate) struct Ran {
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
     pub(crate) name_hash: u64,
+    /// Address of a kernel's name, 0 if CUPTI gives none.
+    pub(crate) name: u64,
     pub(crate) bytes: u64,
 }
 
+/// All records of one call.
 #[derive(Clone, Copy, Debug)]
-struct Group {
-    ran: Ran,
-    records: u64,
+pub(crate) struct Group {
+    pub(crate) ran: Ran,
+    /// Kernels, memsets, copies.
+    pub(crate) records: [u64; KIND_COUNT],
     generation: u64,
 }
 
@@ -58,8 +73,6 @@ pub(crate) struct Timed {
 
 #[derive(Debug, Default)]
 struct Lane {
-    /// An op has been matched: what ran before the first one was issued before the window.
-    begun: bool,
     ops: VecDeque<Waiting>,
     groups: BTreeMap<u32, Group>,
 }
@@ -74,14 +87,13 @@ enum Choice {
 /// All streams' ops and records.
 #[derive(Debug, Default)]
 pub(crate) struct Matcher {
+    /// By CUPTI's numbers of context and stream, or context and [`GRAPHS`].
     lanes: HashMap<(u32, u32), Lane>,
     /// CUPTI's numbers of a stream.
     streams: HashMap<StreamId, (u32, u32)>,
-    /// Graph launches of all streams: their nodes run on streams of the driver's own.
-    graphs: Lane,
     generation: u64,
-    /// Records that belong to the recorded ops, or ran among them without an op.
-    counted: u64,
+    /// What of both sides has found its counterpart.
+    pub(crate) balance: Balance,
 }
 
 impl Matcher {
@@ -92,13 +104,17 @@ impl Matcher {
 
     /// An op was issued on a stream.
     pub(crate) fn issued(&mut self, stream: StreamId, op: Waiting) {
-        let lane = if op.kind == OpKind::Graph {
-            &mut self.graphs
-        } else if let Some(cupti) = self.streams.get(&stream) {
-            self.lanes.entry(*cupti).or_default()
-        } else {
+        self.balance.issued(&op);
+        let Some(&(context, number)) = self.streams.get(&stream) else {
+            self.balance.placeless(&op);
             return;
         };
+        let number = if op.kind == OpKind::Graph {
+            GRAPHS
+        } else {
+            number
+        };
+        let lane = self.lanes.entry((context, number)).or_default();
         if lane.ops.len() == MOST_WAITING {
             lane.ops.pop_front();
         }
@@ -109,25 +125,38 @@ impl Matcher {
     pub(crate) fn ran(&mut self, cupti: (u32, u32), correlation: u32, graph: bool, ran: Ran) {
         let generation = self.generation;
         let lane = if graph {
-            &mut self.graphs
+            self.graph_lane(cupti.0, correlation)
         } else {
             self.lanes.entry(cupti).or_default()
         };
         let group = lane.groups.entry(correlation).or_insert(Group {
-            ran,
-            records: 0,
+            ran: Ran { bytes: 0, ..ran },
+            records: [0; KIND_COUNT],
             generation,
         });
-        if group.records > 0 {
-            group.ran.start = group.ran.start.min(ran.start);
-            group.ran.end = group.ran.end.max(ran.end);
-            group.ran.bytes += ran.bytes;
+        group.ran.start = group.ran.start.min(ran.start);
+        group.ran.end = group.ran.end.max(ran.end);
+        group.ran.bytes += ran.bytes;
+        if let Some(count) = group.records.get_mut(kind_index(ran.kind)) {
+            *count += 1;
         }
-        group.records += 1;
         group.generation = generation;
         if lane.groups.len() > MOST_WAITING {
             lane.groups.pop_first();
         }
+    }
+
+    /// Where a graph's records go: the nodes of one launch may run in several contexts.
+    fn graph_lane(&mut self, context: u32, correlation: u32) -> &mut Lane {
+        let begun = self
+            .lanes
+            .iter()
+            .filter(|((_, stream), _)| *stream == GRAPHS)
+            .find(|(_, lane)| lane.groups.contains_key(&correlation))
+            .map(|(key, _)| *key);
+        self.lanes
+            .entry(begun.unwrap_or((context, GRAPHS)))
+            .or_default()
     }
 
     /// A flush was made, its records are still to come: those that came before are complete now.
@@ -138,37 +167,27 @@ impl Matcher {
     /// Matches what can be matched; with `last`, all there is.
     pub(crate) fn run(&mut self, last: bool, out: &mut Vec<Timed>) {
         let ready = if last { u64::MAX } else { self.generation };
-        let mut counted = 0;
-        for lane in self.lanes.values_mut() {
-            counted += lane.run(ready, last, out);
+        for ((_, stream), lane) in &mut self.lanes {
+            lane.run(ready, last, *stream == GRAPHS, &mut self.balance, out);
         }
-        counted += self.graphs.run(ready, last, out);
-        self.counted += counted;
     }
 
     /// Whether every op has its times or will never have any.
     pub(crate) fn all_timed(&self) -> bool {
-        self.graphs.ops.is_empty() && self.lanes.values().all(|lane| lane.ops.is_empty())
-    }
-
-    /// Kernel and graph records seen up to now, and records of copies and memsets that are ops.
-    /// With `rest`, also those behind the last matched op.
-    pub(crate) fn counted(&self, rest: bool) -> u64 {
-        let lanes = self.lanes.values().flat_map(|lane| lane.groups.values());
-        let behind: u64 = lanes
-            .filter(|group| group.ran.kind == OpKind::Kernel)
-            .chain(self.graphs.groups.values())
-            .map(|group| group.records)
-            .sum();
-        self.counted + if rest { behind } else { 0 }
+        self.lanes.values().all(|lane| lane.ops.is_empty())
     }
 }
 
 impl Lane {
-    /// Matches with groups of generations before `ready`. Returns the number of records
-    /// accounted for.
-    fn run(&mut self, ready: u64, last: bool, out: &mut Vec<Timed>) -> u64 {
-        let mut counted = 0;
+    /// Matches with groups of generations before `ready`.
+    fn run(
+        &mut self,
+        ready: u64,
+        last: bool,
+        graphs: bool,
+        balance: &mut Balance,
+        out: &mut Vec<Timed>,
+    ) {
         while let Some(op) = self.ops.front().copied() {
             let choice = match op.kind {
                 OpKind::Graph => self.choose_graph(&op, ready),
@@ -179,19 +198,13 @@ impl Lane {
                 Choice::Take(correlation) => {
                     let after = self.groups.split_off(&correlation);
                     let skipped = std::mem::replace(&mut self.groups, after);
-                    let begun = std::mem::replace(&mut self.begun, true);
-                    counted += skipped
-                        .values()
-                        .filter(|_| begun)
-                        .filter(|group| {
-                            op.kind == OpKind::Graph || group.ran.kind == OpKind::Kernel
-                        })
-                        .map(|group| group.records)
-                        .sum::<u64>();
+                    for group in skipped.values() {
+                        balance.beside(group, graphs);
+                    }
                     let Some(group) = self.groups.remove(&correlation) else {
                         break;
                     };
-                    counted += group.records;
+                    balance.matched(&op, &group);
                     out.push(Timed {
                         op: op.op,
                         start: group.ran.start,
@@ -204,10 +217,18 @@ impl Lane {
             }
             self.ops.pop_front();
         }
-        counted
+        if last {
+            for group in std::mem::take(&mut self.groups).values() {
+                balance.behind(group, graphs);
+            }
+        }
     }
 
+    /// Graph launches in order: nothing in the records tells one graph from another for sure.
     fn choose_graph(&self, op: &Waiting, ready: u64) -> Choice {
+        if op.records.sum() == 0 && !op.records.open {
+            return Choice::NoRecord;
+        }
         for (correlation, group) in &self.groups {
             if group.generation >= ready {
                 return Choice::Wait;
@@ -220,6 +241,9 @@ impl Lane {
     }
 
     fn choose_copy(&self, op: &Waiting, ready: u64) -> Choice {
+        if op.records.sum() == 0 {
+            return Choice::NoRecord;
+        }
         for (correlation, group) in &self.groups {
             if group.generation >= ready {
                 return Choice::Wait;
@@ -227,8 +251,8 @@ impl Lane {
             if before(&group.ran, op) {
                 continue;
             }
-            if group.ran.kind == OpKind::Kernel {
-                // Kernels are all ops, so this one is a later op's.
+            if group.ran.kind == OpKind::Kernel && self.awaits(&group.ran) {
+                // It is a later op's, and so is all that follows.
                 return Choice::NoRecord;
             }
             if group.ran.kind == op.kind && (op.bytes == 0 || group.ran.bytes == op.bytes) {
@@ -236,6 +260,15 @@ impl Lane {
             }
         }
         Choice::Wait
+    }
+
+    /// Whether one of the next kernels to be matched is of this name.
+    fn awaits(&self, ran: &Ran) -> bool {
+        self.ops
+            .iter()
+            .filter(|op| op.kind == OpKind::Kernel)
+            .take(LOOK_AHEAD)
+            .any(|op| agree(op, ran))
     }
 
     fn choose_kernel(&self, op: &Waiting, ready: u64) -> Choice {
@@ -286,6 +319,8 @@ fn agree(op: &Waiting, ran: &Ran) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use transit_format::trace::check::Counted;
+
     use super::*;
 
     const STREAM: (u32, u32) = (1, 7);
@@ -306,8 +341,25 @@ mod tests {
                 issued,
                 name_hash,
                 bytes,
+                records: match kind {
+                    OpKind::Graph => DeviceRecords {
+                        kernels: 1,
+                        memsets: 1,
+                        ..DeviceRecords::default()
+                    },
+                    _ => DeviceRecords::one(kind),
+                },
+                early: false,
             },
         );
+    }
+
+    fn counted(hooked: u64, confirmed: u64, unseen: u64) -> Counted {
+        Counted {
+            hooked,
+            confirmed,
+            unseen,
+        }
     }
 
     fn ran(op: u64, kind: OpKind, name_hash: u64, bytes: u64) -> Ran {
@@ -317,6 +369,7 @@ mod tests {
             start,
             end: Nanos(start.0 + 5),
             name_hash,
+            name: c"hidden".as_ptr().addr() as u64,
             bytes,
         }
     }
@@ -341,7 +394,7 @@ mod tests {
         matcher.ran(STREAM, 10, false, ran(0, OpKind::Kernel, 50, 0));
         matcher.flushed();
         assert_eq!(run(&mut matcher, false), [(0, 0), (1, 1), (2, 2)]);
-        assert_eq!(matcher.counted(true), 3);
+        assert!(matcher.balance.check(0).unwrap().complete());
     }
 
     #[test]
@@ -356,7 +409,9 @@ mod tests {
         matcher.ran(STREAM, 13, false, ran(2, OpKind::Kernel, 99, 0));
         matcher.ran(STREAM, 14, false, ran(3, OpKind::Kernel, 53, 0));
         assert_eq!(run(&mut matcher, true), [(0, 0), (2, 2), (3, 3)]);
-        assert_eq!(matcher.counted(true), 4);
+        let check = matcher.balance.check(0).unwrap();
+        assert_eq!(check.kernels, counted(4, 3, 1), "as many lost as unseen");
+        assert_eq!(check.unseen_kernels, [("hidden".to_owned(), 1)]);
     }
 
     #[test]
@@ -376,7 +431,16 @@ mod tests {
             [(0, 0), (1, 1), (3, 3)],
             "op 2 has no record"
         );
-        assert_eq!(matcher.counted(true), 3);
+        let check = matcher.balance.check(2).unwrap();
+        assert_eq!(check.kernels, counted(2, 2, 0));
+        assert_eq!(check.memsets, counted(1, 1, 0));
+        assert_eq!(check.memcpys, counted(1, 0, 0));
+        let check = matcher.balance.check(0).unwrap();
+        assert_eq!(
+            (check.memsets.unseen, check.memcpys.unseen),
+            (1, 1),
+            "the hooks let none pass"
+        );
     }
 
     #[test]
@@ -389,7 +453,115 @@ mod tests {
         matcher.run(true, &mut out);
         let [timed] = out[..] else { panic!("{out:?}") };
         assert_eq!((timed.start, timed.end), (Nanos(10), Nanos(2_000_015)));
-        assert_eq!(matcher.counted(true), 2);
+        let check = matcher.balance.check(0).unwrap();
+        assert!(check.complete(), "{check:?}");
+    }
+
+    #[test]
+    fn a_graph_that_runs_nothing_takes_no_other_graphs_times() {
+        let mut matcher = matcher();
+        let empty = Waiting {
+            op: OpSeq(0),
+            kind: OpKind::Graph,
+            issued: Nanos(0),
+            name_hash: 0,
+            bytes: 0,
+            records: DeviceRecords::default(),
+            early: false,
+        };
+        matcher.issued(StreamId(0), empty);
+        issue(&mut matcher, 1, OpKind::Graph, 0, 0);
+        matcher.ran((1, 20), 5, true, ran(1, OpKind::Kernel, 1, 0));
+        matcher.ran((1, 20), 5, true, ran(1, OpKind::Memset, 0, 8));
+        assert_eq!(run(&mut matcher, true), [(1, 1)]);
+        assert!(matcher.balance.check(0).unwrap().complete());
+    }
+
+    #[test]
+    fn graphs_launched_in_several_contexts_at_once_keep_their_own_times() {
+        let mut matcher = matcher();
+        matcher.stream(StreamId(1), (2, 7));
+        for op in 0..4_u64 {
+            let stream = StreamId(u32::try_from(op % 2).unwrap());
+            let records = DeviceRecords {
+                kernels: 2,
+                ..DeviceRecords::default()
+            };
+            let waiting = Waiting {
+                op: OpSeq(op),
+                kind: OpKind::Graph,
+                issued: Nanos(0),
+                name_hash: 0,
+                bytes: 0,
+                records,
+                early: false,
+            };
+            matcher.issued(stream, waiting);
+        }
+        // The second thread's calls came first; one of its nodes runs on the other device.
+        for (context, correlation, at) in [(2, 1, 10), (1, 3, 20), (2, 2, 30), (1, 4, 40)] {
+            matcher.ran(
+                (context, 9),
+                correlation,
+                true,
+                ran(at, OpKind::Kernel, 1, 0),
+            );
+            matcher.ran((1, 9), correlation, true, ran(at, OpKind::Kernel, 1, 0));
+        }
+        let mut times = run(&mut matcher, true);
+        times.sort_unstable();
+        assert_eq!(times, [(0, 20), (1, 10), (2, 40), (3, 30)]);
+        assert!(matcher.balance.check(0).unwrap().complete());
+    }
+
+    #[test]
+    fn what_the_device_decides_is_taken_as_it_comes() {
+        let mut matcher = matcher();
+        let open = Waiting {
+            op: OpSeq(0),
+            kind: OpKind::Graph,
+            issued: Nanos(0),
+            name_hash: 0,
+            bytes: 0,
+            records: DeviceRecords {
+                kernels: 1,
+                open: true,
+                ..DeviceRecords::default()
+            },
+            early: false,
+        };
+        matcher.issued(StreamId(0), open);
+        for _ in 0..17 {
+            matcher.ran((1, 9), 3, true, ran(0, OpKind::Kernel, 1, 0));
+        }
+        assert_eq!(run(&mut matcher, true), [(0, 0)]);
+        let check = matcher.balance.check(0).unwrap();
+        assert_eq!(
+            (check.kernels, check.open_launches),
+            (counted(17, 17, 0), 1)
+        );
+    }
+
+    #[test]
+    fn a_copy_behind_an_unseen_kernel_is_found() {
+        let mut matcher = matcher();
+        issue(&mut matcher, 0, OpKind::Kernel, 50, 0);
+        issue(&mut matcher, 1, OpKind::Memcpy, 0, 64);
+        issue(&mut matcher, 2, OpKind::Kernel, 51, 0);
+        for (correlation, record) in [
+            (10, ran(0, OpKind::Kernel, 50, 0)),
+            (11, ran(0, OpKind::Kernel, 99, 0)),
+            (12, ran(1, OpKind::Memcpy, 0, 64)),
+            (13, ran(2, OpKind::Kernel, 51, 0)),
+        ] {
+            matcher.ran(STREAM, correlation, false, record);
+        }
+        assert_eq!(run(&mut matcher, true), [(0, 0), (1, 1), (2, 2)]);
+        let check = matcher.balance.check(0).unwrap();
+        assert_eq!(
+            (check.kernels, check.memcpys),
+            (counted(2, 2, 1), counted(1, 1, 0))
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! thread started. Whatever fails costs that part of the recording, never the job.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use transit_format::trace::model::Header;
@@ -27,6 +27,10 @@ pub(crate) struct Started {
     pub(crate) session: Option<Session>,
     /// CUPTI records.
     pub(crate) running: AtomicBool,
+    /// Since when, on the trace's clock; later than everything until then, 0 without CUPTI.
+    pub(crate) since_ns: AtomicU64,
+    /// It does so for kernels, memsets and copies.
+    pub(crate) working: AtomicBool,
     /// CUPTI tells of transfers.
     pub(crate) paging: AtomicBool,
     /// Why CUPTI, or its records of transfers, is missing.
@@ -54,6 +58,8 @@ pub(crate) fn open_cupti(config: &Config, opens_now: bool) -> Started {
         issue: IssueClock::default(),
         session,
         running: AtomicBool::new(false),
+        since_ns: AtomicU64::new(if session.is_some() { u64::MAX } else { 0 }),
+        working: AtomicBool::new(false),
         paging: AtomicBool::new(false),
         note,
     };
@@ -67,11 +73,14 @@ impl Started {
     /// Starts CUPTI's records; says and returns what is missing.
     pub(crate) fn run(&self, config: &Config) -> Option<String> {
         let session = self.session.as_ref()?;
-        let note = match session.start(config.faults) {
+        let outcome = session.start(config.faults);
+        self.working.store(outcome.is_ok(), Ordering::Release);
+        let note = match outcome {
             Ok(None) => None,
             Ok(Some(failure)) => Some(format!("no migrations: {failure}")),
             Err(failure) => Some(format!("no migrations and no kernel times: {failure}")),
         };
+        self.since_ns.store(self.clock.read(), Ordering::Release);
         self.running.store(true, Ordering::Release);
         self.paging.store(note.is_none(), Ordering::Release);
         if let Some(note) = &note {

@@ -6,12 +6,13 @@
 //! | 1 | sequence number |
 //! | 2 | time of issue, ns |
 //! | 3 | stream (low 32 bits), function (high) |
-//! | 4 | shape (low), device records (high) |
+//! | 4 | shape (low), kernels it will run (high) |
+//! | 5, if flagged | a graph's memsets (low) and copies (high); else the bytes a memset or copy writes |
 //! | then, per pointer | allocation and bit 32 if an extent follows; offset; extent if any |
 
 use transit_format::ids::{AllocId, FunctionId, OpSeq, StreamId};
 use transit_format::trace::model::{OpKind, Pointer};
-use transit_hook::{OpCall, PointerArg};
+use transit_hook::{DeviceRecords, OpCall, PointerArg};
 
 use crate::ring::Ring;
 
@@ -20,6 +21,12 @@ const FIXED_WORDS: usize = 5;
 const MOST_WORDS: usize = 0xffff;
 const HAS_EXTENT: u64 = 1 << 32;
 const FLAG_VOID: u64 = 1;
+/// What the device will run is not known.
+const FLAG_OPEN: u64 = 2;
+/// Word 5 is there.
+const FLAG_MORE: u64 = 4;
+/// CUPTI was not running yet.
+const FLAG_EARLY: u64 = 8;
 
 /// An op as the writer thread sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +36,16 @@ pub(crate) struct OpRecord {
     pub(crate) kind: OpKind,
     /// The driver refused it: it takes its number and nothing else.
     pub(crate) void: bool,
+    /// It was issued before CUPTI ran: there may be no record of it.
+    pub(crate) early: bool,
     /// When it was issued, on the trace's clock.
     pub(crate) raw_ns: u64,
     pub(crate) stream: StreamId,
     pub(crate) function: FunctionId,
     pub(crate) shape: u32,
-    pub(crate) device_records: u32,
+    pub(crate) records: DeviceRecords,
+    /// Bytes a memset or copy writes, else 0.
+    pub(crate) payload_bytes: u64,
     pub(crate) pointers: Vec<Pointer>,
 }
 
@@ -73,23 +84,49 @@ fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// Writes `op`, issued at `raw_ns`, into `ring`; `void` if the driver refused it. False if the ring was full.
-pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, raw_ns: u64, void: bool) -> bool {
+/// How an op was issued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Issued {
+    /// When, on the trace's clock.
+    pub(crate) raw_ns: u64,
+    /// The driver refused it.
+    pub(crate) void: bool,
+    /// CUPTI was not running yet.
+    pub(crate) early: bool,
+}
+
+/// Writes `op` into `ring`. False if the ring was full.
+pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, issued: Issued) -> bool {
+    let Issued {
+        raw_ns,
+        void,
+        early,
+    } = issued;
     let mut pointers = if void { &[][..] } else { op.pointers };
     if words_of(pointers) > MOST_WORDS {
         pointers = pointers.get(..MOST_WORDS / 4).unwrap_or(&[]);
     }
-    let words = words_of(pointers);
+    let more = match op.kind {
+        OpKind::Graph => pair(op.records.memsets, op.records.memcpys),
+        _ => op.payload_bytes,
+    };
+    let words = words_of(pointers) + usize::from(more != 0);
     let Some(mut room) = ring.reserve(words) else {
         return false;
     };
-    let flags = if void { FLAG_VOID } else { 0 };
+    let flags = (u64::from(void) * FLAG_VOID)
+        | (u64::from(op.records.open) * FLAG_OPEN)
+        | (u64::from(more != 0) * FLAG_MORE)
+        | (u64::from(early) * FLAG_EARLY);
     let count = pointers.len() as u64;
     room.put(words as u64 | (kind_code(op.kind) << 16) | (flags << 24) | (count << 32));
     room.put(op.seq.0);
     room.put(raw_ns);
     room.put(pair(op.stream.0, op.function.0));
-    room.put(pair(op.shape, op.device_records));
+    room.put(pair(op.shape, op.records.kernels));
+    if more != 0 {
+        room.put(more);
+    }
     for pointer in pointers {
         let extent = if pointer.bytes == 0 { 0 } else { HAS_EXTENT };
         room.put(u64::from(pointer.alloc.0) | extent);
@@ -111,6 +148,28 @@ pub(crate) fn length(first: u64) -> usize {
 pub(crate) fn decode(words: &[u64]) -> Option<OpRecord> {
     let (fixed, mut rest) = words.split_first_chunk::<FIXED_WORDS>()?;
     let [first, seq, raw_ns, place, numbers] = *fixed;
+    let kind = kind_of((first >> 16) & 0xff);
+    let flags = (first >> 24) & 0xff;
+    let mut more = 0;
+    if flags & FLAG_MORE != 0 {
+        let (word, tail) = rest.split_first()?;
+        (more, rest) = (*word, tail);
+    }
+    let graph = kind == OpKind::Graph;
+    let records = DeviceRecords {
+        kernels: high(numbers),
+        memsets: if graph {
+            low(more)
+        } else {
+            u32::from(kind == OpKind::Memset)
+        },
+        memcpys: if graph {
+            high(more)
+        } else {
+            u32::from(kind == OpKind::Memcpy)
+        },
+        open: flags & FLAG_OPEN != 0,
+    };
     let mut pointers = Vec::with_capacity(usize::try_from(first >> 32).ok()?.min(MOST_WORDS));
     for _ in 0..first >> 32 {
         let ([alloc, offset], tail) = rest.split_first_chunk::<2>()?;
@@ -129,13 +188,15 @@ pub(crate) fn decode(words: &[u64]) -> Option<OpRecord> {
     }
     Some(OpRecord {
         seq: OpSeq(seq),
-        kind: kind_of((first >> 16) & 0xff),
-        void: (first >> 24) & FLAG_VOID != 0,
+        kind,
+        void: flags & FLAG_VOID != 0,
+        early: flags & FLAG_EARLY != 0,
         raw_ns,
         stream: StreamId(low(place)),
         function: FunctionId(high(place)),
         shape: low(numbers),
-        device_records: high(numbers),
+        records,
+        payload_bytes: if graph { 0 } else { more },
         pointers,
     })
 }
@@ -144,9 +205,33 @@ pub(crate) fn decode(words: &[u64]) -> Option<OpRecord> {
 mod tests {
     use super::*;
 
+    fn sample(pointers: &[PointerArg]) -> OpCall<'_> {
+        OpCall {
+            seq: OpSeq(u64::MAX - 1),
+            kind: OpKind::Memcpy,
+            stream: StreamId(7),
+            stream_handle: 1,
+            device: 0,
+            function: FunctionId(u32::MAX),
+            name_hash: 5,
+            shape: 0xdead_beef,
+            records: DeviceRecords::one(OpKind::Memcpy),
+            payload_bytes: 1 << 50,
+            pointers,
+            capturing: false,
+            excluded: false,
+            host_ns: 0,
+        }
+    }
+
     fn round_trip(op: &OpCall<'_>, void: bool) -> OpRecord {
         let ring = Ring::new(64);
-        assert!(push(&ring, op, 99, void));
+        let issued = Issued {
+            raw_ns: 99,
+            void,
+            early: void,
+        };
+        assert!(push(&ring, op, issued));
         let mut words = Vec::new();
         assert!(ring.take(&mut words, length));
         assert!(!ring.take(&mut Vec::new(), length), "exactly one message");
@@ -167,27 +252,14 @@ mod tests {
                 bytes: u64::MAX,
             },
         ];
-        let op = OpCall {
-            seq: OpSeq(u64::MAX - 1),
-            kind: OpKind::Memcpy,
-            stream: StreamId(7),
-            stream_handle: 1,
-            device: 0,
-            function: FunctionId(u32::MAX),
-            name_hash: 5,
-            shape: 0xdead_beef,
-            device_records: 12,
-            pointers: &pointers,
-            capturing: false,
-            excluded: false,
-            host_ns: 0,
-        };
+        let op = sample(&pointers);
         let back = round_trip(&op, false);
         assert_eq!((back.seq, back.kind, back.void), (op.seq, op.kind, false));
         assert_eq!((back.stream, back.function), (op.stream, op.function));
+        assert_eq!((back.shape, back.raw_ns), (op.shape, 99));
         assert_eq!(
-            (back.shape, back.device_records, back.raw_ns),
-            (op.shape, 12, 99)
+            (back.records, back.payload_bytes),
+            (op.records, op.payload_bytes)
         );
         let expected = pointers.map(|p| Pointer {
             alloc: p.alloc,
@@ -196,7 +268,27 @@ mod tests {
         });
         assert_eq!(back.pointers, expected);
         let void = round_trip(&op, true);
-        assert!(void.void && void.pointers.is_empty());
+        assert!(void.void && void.early && void.pointers.is_empty());
+    }
+
+    #[test]
+    fn what_a_graph_will_run_survives_its_ring() {
+        let records = DeviceRecords {
+            kernels: 1 << 20,
+            memsets: 3,
+            memcpys: u32::MAX,
+            open: true,
+        };
+        for memsets in [3, 0] {
+            let op = OpCall {
+                kind: OpKind::Graph,
+                records: DeviceRecords { memsets, ..records },
+                payload_bytes: 0,
+                ..sample(&[])
+            };
+            let back = round_trip(&op, false);
+            assert_eq!((back.records, back.payload_bytes), (op.records, 0));
+        }
     }
 
     #[test]

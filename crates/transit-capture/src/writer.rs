@@ -189,16 +189,18 @@ impl WriterThread {
         Ok(())
     }
 
-    fn totals(&mut self, rest: bool) -> Totals {
+    fn totals(&mut self) -> Totals {
         let lost = Lost {
             ops: self.capture.rings.dropped(),
             cupti: self.cupti_dropped + self.capture.records_dropped(),
+            passed: self.capture.passed_in_window(),
+            checkable: self.capture.records_come(),
         };
-        self.assembler.totals(&ledger::counters(), &lost, rest)
+        self.assembler.totals(&ledger::counters(), &lost)
     }
 
     fn close_block(&mut self) -> Result<(), Error> {
-        let totals = self.totals(false);
+        let totals = self.totals();
         self.writer.push(Event::Totals(totals))?;
         self.writer.flush_block()?;
         self.last_block = Instant::now();
@@ -235,12 +237,15 @@ impl WriterThread {
             session.stop();
         }
         self.gather();
+        if process_ends {
+            self.assembler.process_ends();
+        }
         self.assembler.advance(true, true, &mut self.events);
         self.events
             .push(self.assembler.mark_now(MarkKind::WindowEnd));
         self.write()?;
-        let totals = self.totals(process_ends);
-        self.writer.push(Event::Totals(totals))?;
+        let totals = self.totals();
+        self.writer.push(Event::Totals(totals.clone()))?;
         let iterations = self.assembler.iterations();
         let migrations = self.migrations;
         let file = self.writer.finish()?;

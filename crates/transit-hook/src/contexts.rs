@@ -3,10 +3,12 @@
 
 use crate::driver::Handle;
 use crate::ledger::Ledger;
-use crate::{ceiling, state, streams, twins};
+use crate::{ceiling, functions, state, streams, twins};
 
 /// A context may be about to end: files are brought up to date while its records can be had.
 pub(crate) fn may_end() {
+    // Its modules go with it, and the handles of their functions come again.
+    functions::unloaded();
     if let Some(observer) = state::observer() {
         observer.context_ends();
     }
@@ -20,9 +22,12 @@ pub(crate) fn gone(ledger: &Ledger, context: Handle) {
         }
         ceiling::freed(&allocation);
     }
-    streams::context_gone(context);
+    let captures = streams::context_gone(context);
     twins::context_gone(context);
     if let Some(observer) = state::observer() {
+        for _ in 0..captures {
+            observer.capturing(false);
+        }
         observer.context_gone(context);
     }
 }

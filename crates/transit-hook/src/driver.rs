@@ -181,6 +181,8 @@ driver_table! {
     /// `cuGraphKernelNodeGetParams_v2`, else the first form (a prefix of the second).
     graph_kernel_params = "cuGraphKernelNodeGetParams_v2" or "cuGraphKernelNodeGetParams":
         fn(Handle, *mut c_void);
+    /// `cuGraphKernelNodeGetAttribute`.
+    graph_kernel_attribute = "cuGraphKernelNodeGetAttribute": fn(Handle, c_int, *mut c_void);
     /// `cuGraphMemsetNodeGetParams`.
     graph_memset_params = "cuGraphMemsetNodeGetParams": fn(Handle, *mut c_void);
     /// `cuGraphMemcpyNodeGetParams`.
@@ -488,6 +490,13 @@ impl Driver {
         let mut status = 0;
         call!(self.stream_capture_status, stream, &raw mut status)?;
         Ok(status != 0)
+    }
+
+    /// The context of a stream.
+    pub fn stream_context(&self, stream: Handle) -> Outcome<Handle> {
+        let mut context = 0;
+        call!(self.stream_get_ctx, stream, &raw mut context)?;
+        Ok(context)
     }
 
     /// Puts this thread into RELAXED capture mode, so that its driver calls cannot ruin a capture

@@ -29,9 +29,13 @@ macro_rules! for_each_hook {
             cuGraphInstantiateWithFlags, cuGraphInstantiateWithParams,
             cuGraphInstantiateWithParams_ptsz, cuGraphExecDestroy, cuGraphExecUpdate,
             cuGraphExecUpdate_v2, cuGraphExecKernelNodeSetParams,
-            cuGraphExecKernelNodeSetParams_v2,
+            cuGraphExecKernelNodeSetParams_v2, cuGraphExecMemsetNodeSetParams,
+            cuGraphExecMemcpyNodeSetParams, cuGraphExecChildGraphNodeSetParams,
+            cuGraphExecNodeSetParams, cuGraphNodeSetEnabled,
             // functions
             cuModuleGetFunction, cuLibraryGetKernel, cuModuleUnload, cuLibraryUnload,
+            cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2colWide,
+            cuTensorMapReplaceAddress,
             // streams and waiting
             cuStreamDestroy_v2, cuStreamSynchronize, cuStreamSynchronize_ptsz, cuCtxSynchronize,
             cuEventSynchronize, cuStreamBeginCapture, cuStreamBeginCapture_ptsz,

@@ -8,14 +8,18 @@ use std::sync::OnceLock;
 use crate::driver::{Driver, Handle};
 use crate::handles::HandleMap;
 use crate::ledger::Ledger;
+use crate::observer::DeviceRecords;
 use crate::wrappers::graph_memory::{self, NodeParams};
 use crate::{callers, functions, scan};
 
-const NODE_KERNEL: i32 = 0;
-const NODE_MEMCPY: i32 = 1;
-const NODE_MEMSET: i32 = 2;
-const NODE_CHILD: i32 = 4;
+pub(crate) const NODE_KERNEL: i32 = 0;
+pub(crate) const NODE_MEMCPY: i32 = 1;
+pub(crate) const NODE_MEMSET: i32 = 2;
+pub(crate) const NODE_CHILD: i32 = 4;
 const NODE_ALLOC: i32 = 10;
+const NODE_CONDITIONAL: i32 = 13;
+/// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
+const DEVICE_UPDATABLE: i32 = 13;
 /// Graphs inside graphs followed down to this depth.
 const MOST_DEPTH: u32 = 8;
 /// Nodes walked at most.
@@ -26,8 +30,9 @@ const MOST_NODES: usize = 1 << 20;
 pub(crate) struct Exec {
     /// Addresses found in managed memory, in order, each once. Looked up again at each launch.
     pub(crate) addresses: Vec<u64>,
-    /// Kernel, memset and memcpy nodes.
-    pub(crate) records: u32,
+    /// Kernel, memset and memcpy nodes, those of child graphs included. Nodes of other kinds cause
+    /// no record: host functions, events, semaphores, memory of the graph's own.
+    pub(crate) records: DeviceRecords,
     /// All nodes.
     pub(crate) nodes: u32,
     /// Some nodes are for memory.
@@ -59,7 +64,7 @@ struct FirstKernelParams {
 /// `CUDA_MEMSET_NODE_PARAMS`, first form.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct MemsetParams {
+pub(crate) struct MemsetParams {
     dst: u64,
     pitch: usize,
     value: u32,
@@ -67,6 +72,8 @@ struct MemsetParams {
     width: usize,
     height: usize,
 }
+
+const _: () = assert!(size_of::<CopyWords>() == 200);
 
 fn known_execs() -> &'static HandleMap<Exec> {
     static KNOWN: OnceLock<HandleMap<Exec>> = OnceLock::new();
@@ -101,40 +108,83 @@ pub(crate) fn destroyed(exec: Handle) {
     known_execs().remove(exec);
 }
 
-/// A kernel node of `exec` got other arguments: their pointers join the union.
+/// What an executable graph's node was given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// Other arguments, and whether the struct has the fields of the second form.
+    Kernel(*const KernelParams, bool),
+    /// Another destination.
+    Memset(*const MemsetParams),
+    /// Another source or destination.
+    Memcpy(*const CopyWords),
+    /// Another graph in place of a child.
+    Child(Handle),
+    /// A node switched on or off: what a launch runs is not known any more.
+    Switched,
+}
+
+/// `CUDA_MEMCPY3D`, as words: its addresses are found like those among a kernel's arguments.
+pub(crate) type CopyWords = [u64; 25];
+
+/// A node of `exec` was changed: what it points at now joins the union. What the node pointed at
+/// before stays, since nothing says which addresses were its own.
 ///
 /// # Safety
-/// `params` is null or what the job passes as the node's parameters.
-pub(crate) unsafe fn node_changed(
-    driver: &Driver,
-    ledger: &Ledger,
-    exec: Handle,
-    params: *const KernelParams,
-    has_kernel: bool,
-) {
+/// Pointers in `change` are null or what the job passes as the node's parameters.
+pub(crate) unsafe fn node_changed(driver: &Driver, ledger: &Ledger, exec: Handle, change: Change) {
     let Some(mut found) = of(exec).cloned() else {
         return;
     };
+    match change {
+        // SAFETY: passed on.
+        Change::Kernel(params, second) => unsafe {
+            kernel_changed(driver, ledger, params, second, &mut found);
+        },
+        Change::Memset(params) => {
+            // SAFETY: null, or the caller's parameters.
+            if let Some(params) = unsafe { params.as_ref() } {
+                note_managed(ledger, params.dst, &mut found);
+            }
+        }
+        Change::Memcpy(words) => {
+            // SAFETY: null, or the caller's parameters.
+            for word in unsafe { words.as_ref() }.into_iter().flatten() {
+                note_managed(ledger, *word, &mut found);
+            }
+        }
+        // The new child has the shape of the old one, or the driver would have refused it.
+        Change::Child(graph) => {
+            let mut child = Exec::default();
+            walk(driver, ledger, graph, 0, &mut child);
+            child
+                .addresses
+                .iter()
+                .for_each(|address| note(&mut found, *address));
+        }
+        Change::Switched => found.records.open = true,
+    }
+    let _ = known_execs().insert(exec, found);
+}
+
+unsafe fn kernel_changed(
+    driver: &Driver,
+    ledger: &Ledger,
+    params: *const KernelParams,
+    second: bool,
+    into: &mut Exec,
+) {
     if params.is_null() {
         return;
     }
     // SAFETY: both forms of the struct begin with these fields.
     let known = unsafe { *params.cast::<FirstKernelParams>() };
-    let handle = if known.function == 0 && has_kernel {
+    let handle = if known.function == 0 && second {
         // SAFETY: the second form has all fields.
         unsafe { *params }.kernel
     } else {
         known.function
     };
-    kernel_node(
-        driver,
-        ledger,
-        handle,
-        known.params,
-        known.extra,
-        &mut found,
-    );
-    let _ = known_execs().insert(exec, found);
+    kernel_node(driver, ledger, handle, known.params, known.extra, into);
 }
 
 fn walk(driver: &Driver, ledger: &Ledger, graph: Handle, depth: u32, into: &mut Exec) {
@@ -169,13 +219,16 @@ fn walk(driver: &Driver, ledger: &Ledger, graph: Handle, depth: u32, into: &mut 
             NODE_MEMCPY => walk_memcpy(driver, ledger, node, into),
             NODE_CHILD => walk_child(driver, ledger, node, depth, into),
             NODE_ALLOC => walk_alloc(driver, node, into),
+            // What lies in its branches is not the graph's, and the device decides what runs.
+            NODE_CONDITIONAL => into.records.open = true,
             _ => {}
         }
     }
 }
 
 fn walk_kernel(driver: &Driver, ledger: &Ledger, node: Handle, into: &mut Exec) {
-    into.records = into.records.saturating_add(1);
+    into.records.kernels = into.records.kernels.saturating_add(1);
+    into.records.open |= device_updatable(driver, node);
     let Some(get) = driver.graph_kernel_params else {
         return;
     };
@@ -196,6 +249,18 @@ fn walk_kernel(driver: &Driver, ledger: &Ledger, node: Handle, into: &mut Exec) 
         };
         kernel_node(driver, ledger, handle, params.params, params.extra, into);
     }
+}
+
+/// Whether the device may change the node, or switch it off.
+fn device_updatable(driver: &Driver, node: Handle) -> bool {
+    let Some(get) = driver.graph_kernel_attribute else {
+        return false;
+    };
+    // `CUlaunchAttributeValue` is 64 bytes; this attribute's begins with the answer.
+    let mut value = [0_i32; 16];
+    // SAFETY: a kernel node; the value has room for every attribute.
+    let asked = unsafe { get(node, DEVICE_UPDATABLE, value.as_mut_ptr().cast()) };
+    asked == 0 && value[0] != 0
 }
 
 fn kernel_node(
@@ -223,32 +288,34 @@ fn note(into: &mut Exec, address: u64) {
     }
 }
 
+fn note_managed(ledger: &Ledger, address: u64, into: &mut Exec) {
+    if ledger.find(address).is_some() {
+        note(into, address);
+    }
+}
+
 fn walk_memset(driver: &Driver, ledger: &Ledger, node: Handle, into: &mut Exec) {
-    into.records = into.records.saturating_add(1);
+    into.records.memsets = into.records.memsets.saturating_add(1);
     let Some(get) = driver.graph_memset_params else {
         return;
     };
     let mut params = MemsetParams::default();
     // SAFETY: a memset node; the struct has the layout of the first form.
-    if unsafe { get(node, (&raw mut params).cast()) } == 0 && ledger.find(params.dst).is_some() {
-        note(into, params.dst);
+    if unsafe { get(node, (&raw mut params).cast()) } == 0 {
+        note_managed(ledger, params.dst, into);
     }
 }
 
 fn walk_memcpy(driver: &Driver, ledger: &Ledger, node: Handle, into: &mut Exec) {
-    into.records = into.records.saturating_add(1);
+    into.records.memcpys = into.records.memcpys.saturating_add(1);
     let Some(get) = driver.graph_memcpy_params else {
         return;
     };
-    // `CUDA_MEMCPY3D` is 200 bytes; its addresses are words like any other.
-    let mut words = [0_u64; 32];
-    // SAFETY: a memcpy node; the buffer is larger than the struct.
+    let mut words: CopyWords = [0; 25];
+    // SAFETY: a memcpy node; the buffer has the size of the struct.
     if unsafe { get(node, words.as_mut_ptr().cast()) } == 0 {
-        for word in words
-            .into_iter()
-            .filter(|word| ledger.find(*word).is_some())
-        {
-            note(into, word);
+        for word in words {
+            note_managed(ledger, word, into);
         }
     }
 }

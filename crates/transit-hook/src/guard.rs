@@ -12,15 +12,20 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Held while a hook works; dropped, the thread's calls are observed again.
+/// Held while a hook works; dropped, the thread's calls are observed again. It stays on its thread.
 #[derive(Debug)]
 pub(crate) struct Guard {
+    /// This thread's flag: in a library, finding it costs as much as the rest of a guard.
+    inside: *const Cell<bool>,
     outer: bool,
 }
 
 impl Drop for Guard {
+    #[inline]
     fn drop(&mut self) {
-        INSIDE.with(|inside| inside.set(self.outer));
+        // SAFETY: the flag has no destructor and lives as long as its thread, which a guard does
+        // not leave: a raw pointer is not `Send`.
+        unsafe { &*self.inside }.set(self.outer);
     }
 }
 
@@ -35,15 +40,19 @@ pub(crate) fn enter() -> Option<Guard> {
             return None;
         }
         inside.set(true);
-        Some(Guard { outer: false })
+        Some(Guard {
+            inside,
+            outer: false,
+        })
     })
 }
 
 /// Marks the thread as ours until the guard is dropped, whatever the state.
 pub(crate) fn ours() -> Guard {
-    Guard {
-        outer: INSIDE.with(|inside| inside.replace(true)),
-    }
+    INSIDE.with(|inside| Guard {
+        inside,
+        outer: inside.replace(true),
+    })
 }
 
 /// Whether this thread is inside a hook.

@@ -43,6 +43,7 @@ mod scan;
 pub mod settings;
 pub mod state;
 mod streams;
+mod tensor_maps;
 mod twins;
 #[doc(hidden)]
 pub mod wrappers;
@@ -51,7 +52,9 @@ pub use callers::excluded_libraries;
 pub use card::{Chunk, EmulatedCard};
 pub use driver::Driver;
 pub use exports::EXPORTS;
-pub use observer::{Allocation, FunctionInfo, Observer, OpCall, PointerArg, StreamInfo};
+pub use observer::{
+    Allocation, DeviceRecords, FunctionInfo, Observer, OpCall, PointerArg, StreamInfo,
+};
 pub use ops::{now_ns, passed_transfers};
 pub use resolve::real_symbol;
 pub use settings::Settings;

@@ -73,6 +73,46 @@ pub struct StreamInfo {
     pub handle: usize,
 }
 
+/// Records of device work that an op causes, by kind, as CUPTI will report them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceRecords {
+    /// Kernels.
+    pub kernels: u32,
+    /// Memsets.
+    pub memsets: u32,
+    /// Copies.
+    pub memcpys: u32,
+    /// The counts cannot be known when the op is issued: the device decides what runs (conditional
+    /// and device-updatable nodes, nodes switched off), or the driver how many copies it makes.
+    pub open: bool,
+}
+
+impl DeviceRecords {
+    /// One record of the kind.
+    #[inline]
+    #[must_use]
+    pub const fn one(kind: OpKind) -> Self {
+        let (kernels, memsets, memcpys) = match kind {
+            OpKind::Kernel => (1, 0, 0),
+            OpKind::Memset => (0, 1, 0),
+            OpKind::Memcpy => (0, 0, 1),
+            OpKind::Graph => (0, 0, 0),
+        };
+        Self {
+            kernels,
+            memsets,
+            memcpys,
+            open: false,
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn sum(&self) -> u64 {
+        self.kernels as u64 + self.memsets as u64 + self.memcpys as u64
+    }
+}
+
 /// One op, about to be issued or just issued.
 #[derive(Clone, Copy, Debug)]
 pub struct OpCall<'a> {
@@ -93,9 +133,11 @@ pub struct OpCall<'a> {
     pub name_hash: u64,
     /// Hash of grid, block and shared memory.
     pub shape: u32,
-    /// Device-side activity records the op will cause: 1, or the kernel, memset and memcpy nodes
-    /// of a graph.
-    pub device_records: u32,
+    /// Records of device work it will cause: one of its kind, or those of a graph's nodes.
+    pub records: DeviceRecords,
+    /// Bytes a memset or memcpy writes: less than the extents of its pointers where rows have gaps
+    /// between them. 0 if unknown (a batch), and for other kinds.
+    pub payload_bytes: u64,
     /// Managed pointers among its arguments.
     pub pointers: &'a [PointerArg],
     /// The stream is being captured: nothing may be added to it, and nothing runs now.

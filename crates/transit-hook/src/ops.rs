@@ -10,7 +10,7 @@ use transit_format::trace::model::OpKind;
 
 use crate::driver::{Driver, Handle};
 use crate::ledger::Ledger;
-use crate::observer::OpCall;
+use crate::observer::{DeviceRecords, OpCall};
 use crate::scan::Pointers;
 use crate::{callers, guard, ledger, state, streams};
 
@@ -32,7 +32,9 @@ pub(crate) struct Described {
     pub(crate) function: FunctionId,
     pub(crate) hash: u64,
     pub(crate) shape: u32,
-    pub(crate) records: u32,
+    pub(crate) records: DeviceRecords,
+    /// Bytes a memset or memcpy writes, else 0.
+    pub(crate) payload_bytes: u64,
 }
 
 /// Runs `call` as an op. `describe` fills in the pointers and answers `None` for a call that is
@@ -77,7 +79,8 @@ pub(crate) fn run(
         function: described.function,
         name_hash: described.hash,
         shape: described.shape,
-        device_records: described.records,
+        records: described.records,
+        payload_bytes: described.payload_bytes,
         pointers: pointers.as_slice(),
         capturing,
         excluded,

@@ -8,6 +8,7 @@ use core::mem::MaybeUninit;
 use crate::functions::{Function, Param};
 use crate::ledger::{Found, Ledger};
 use crate::observer::PointerArg;
+use crate::tensor_maps;
 
 /// Pointers kept per op. A fused optimizer kernel passes up to 4 x 110 of them.
 pub(crate) const MOST_POINTERS: usize = 512;
@@ -88,7 +89,7 @@ pub(crate) unsafe fn launch(
         unsafe { by_param(ledger, &function.params, params, found) };
     } else if !extra.is_null() {
         // SAFETY: passed on.
-        unsafe { by_buffer(ledger, extra, found) };
+        unsafe { by_buffer(ledger, &function.params, extra, found) };
     }
 }
 
@@ -104,13 +105,28 @@ unsafe fn by_param(
         let start = unsafe { *params.wrapping_add(index) };
         if !start.is_null() {
             // SAFETY: the entry points to the parameter's bytes.
-            unsafe { words(ledger, start.cast(), param.bytes, found) };
+            let any = unsafe { words(ledger, start.cast(), param.bytes, found) };
+            if param.bytes == tensor_maps::BYTES && !any {
+                // SAFETY: as above.
+                unsafe { tensor_map(ledger, start.cast(), found) };
+            }
         }
+    }
+}
+
+/// A parameter of the size of a tensor map in which no address is visible.
+unsafe fn tensor_map(ledger: &Ledger, map: *const u64, found: &mut impl FnMut(u64, Found)) {
+    // SAFETY: the parameter has the size of a map.
+    let address = unsafe { tensor_maps::address_of(map) };
+    if let Some((address, hit)) = address.and_then(|address| Some((address, ledger.find(address)?)))
+    {
+        found(address, hit);
     }
 }
 
 unsafe fn by_buffer(
     ledger: &Ledger,
+    layout: &[Param],
     extra: *const *const c_void,
     found: &mut impl FnMut(u64, Found),
 ) {
@@ -130,9 +146,18 @@ unsafe fn by_buffer(
             _ => {}
         }
     }
-    if !start.is_null() {
-        // SAFETY: the job says that many bytes of arguments lie there.
-        unsafe { words(ledger, start, bytes, found) };
+    if start.is_null() {
+        return;
+    }
+    // SAFETY: the job says that many bytes of arguments lie there.
+    unsafe { words(ledger, start, bytes, found) };
+    for map in layout
+        .iter()
+        .filter(|param| param.bytes == tensor_maps::BYTES)
+        .filter(|param| param.offset.saturating_add(param.bytes) <= bytes)
+    {
+        // SAFETY: the parameter lies within the buffer.
+        unsafe { tensor_map(ledger, start.wrapping_byte_add(map.offset), found) };
     }
 }
 
@@ -142,14 +167,17 @@ unsafe fn words(
     start: *const u64,
     bytes: usize,
     found: &mut impl FnMut(u64, Found),
-) {
+) -> bool {
+    let mut any = false;
     for place in 0..bytes.min(MOST_BYTES) / 8 {
         // SAFETY: the word lies within the parameter; it may be unaligned.
         let word = unsafe { start.wrapping_add(place).read_unaligned() };
         if let Some(hit) = ledger.find(word) {
             found(word, hit);
+            any = true;
         }
     }
+    any
 }
 
 #[cfg(test)]
@@ -220,7 +248,11 @@ mod tests {
         ];
         let mut found = Vec::new();
         // SAFETY: a list as CUDA defines it.
-        unsafe { by_buffer(&ledger, extra.as_ptr(), &mut |word, _| found.push(word)) };
+        unsafe {
+            by_buffer(&ledger, &[], extra.as_ptr(), &mut |word, _| {
+                found.push(word)
+            })
+        };
         assert_eq!(found, [BASE + 16]);
     }
 

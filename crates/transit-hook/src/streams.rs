@@ -33,12 +33,17 @@ pub(crate) struct Stream {
 }
 
 thread_local! {
-    /// This thread's per-thread default stream in a context.
-    static MINE: Cell<(Handle, Option<Stream>)> = const { Cell::new((0, None)) };
+    /// This thread's per-thread default stream, and when it was looked up.
+    static MINE: Cell<(u32, Option<Stream>)> = const { Cell::new((0, None)) };
 }
 
-/// Captures under way in the process.
+/// Contexts that have ended. Their handles come again for others.
+static CONTEXTS_GONE: AtomicU32 = AtomicU32::new(0);
+
+/// Captures under way in the process: the length of [`UNDER_WAY`], for the launch path.
 static CAPTURES: AtomicU32 = AtomicU32::new(0);
+/// Streams that are being captured, each with the context it would end with.
+static UNDER_WAY: Mutex<Vec<(Handle, Handle)>> = Mutex::new(Vec::new());
 
 fn known() -> &'static HandleMap<Stream> {
     static KNOWN: OnceLock<HandleMap<Stream>> = OnceLock::new();
@@ -78,9 +83,10 @@ pub(crate) fn canonical(handle: Handle, per_thread: bool) -> Handle {
 }
 
 fn mine(driver: &Driver, context: Handle) -> Stream {
-    let (of, stream) = MINE.with(Cell::get);
-    if of == context
-        && let Some(stream) = stream
+    let gone = CONTEXTS_GONE.load(Ordering::Acquire);
+    let (looked_up, stream) = MINE.with(Cell::get);
+    if looked_up == gone
+        && let Some(stream) = stream.filter(|stream| stream.context == context)
     {
         return stream;
     }
@@ -92,7 +98,7 @@ fn mine(driver: &Driver, context: Handle) -> Stream {
         Some(stream) => *stream,
         None => first_use(driver, PER_THREAD, context, key),
     };
-    MINE.with(|mine| mine.set((context, Some(stream))));
+    MINE.with(|mine| mine.set((gone, Some(stream))));
     stream
 }
 
@@ -159,22 +165,46 @@ pub(crate) fn destroyed(handle: Handle) {
     }
 }
 
-/// A context is gone, and its streams with it. (A thread may keep the number of its per-thread
-/// stream if the very next context has the same handle.)
-pub(crate) fn context_gone(context: Handle) {
+/// A context is gone, and its streams and captures with it. Returns how many captures went.
+pub(crate) fn context_gone(context: Handle) -> usize {
     known().remove_where(|stream| stream.context == context);
+    CONTEXTS_GONE.fetch_add(1, Ordering::AcqRel);
+    change_captures(|captures| {
+        let before = captures.len();
+        captures.retain(|(_, of)| *of != context);
+        before - captures.len()
+    })
 }
 
-/// A capture began somewhere.
-pub(crate) fn capture_began() {
-    CAPTURES.fetch_add(1, Ordering::AcqRel);
+fn change_captures<T>(change: impl FnOnce(&mut Vec<(Handle, Handle)>) -> T) -> T {
+    let mut captures = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = change(&mut captures);
+    let count = u32::try_from(captures.len()).unwrap_or(u32::MAX);
+    CAPTURES.store(count, Ordering::Release);
+    answer
 }
 
-/// A capture ended.
-pub(crate) fn capture_ended() {
-    let _ = CAPTURES.try_update(Ordering::AcqRel, Ordering::Relaxed, |captures| {
-        captures.checked_sub(1)
-    });
+/// A capture is about to begin on a stream of `context`.
+pub(crate) fn capture_began(stream: Handle, context: Handle) {
+    change_captures(|captures| captures.push((stream, context)));
+}
+
+/// A capture ended, or did not begin after all. False if there was none on this stream.
+pub(crate) fn capture_ended(stream: Handle) -> bool {
+    change_captures(|captures| {
+        let place = captures.iter().rposition(|(of, _)| *of == stream);
+        place.map(|place| captures.swap_remove(place)).is_some()
+    })
+}
+
+/// The context a stream ends with.
+pub(crate) fn context_of(driver: &Driver, stream: Handle) -> Handle {
+    let own = if stream > PER_THREAD {
+        driver.stream_context(stream)
+    } else {
+        driver.ctx_current()
+    };
+    own.unwrap_or(0)
 }
 
 /// Whether any capture is under way in the process.
@@ -205,12 +235,20 @@ mod tests {
     }
 
     #[test]
-    fn captures_are_counted_and_never_below_zero() {
+    fn captures_end_by_stream_or_with_their_context() {
         assert!(!any_capture());
-        capture_ended();
-        capture_began();
+        assert!(!capture_ended(9));
+        capture_began(9, 100);
         assert!(any_capture());
-        capture_ended();
+        assert!(!capture_ended(8), "another stream's");
+        assert!(capture_ended(9));
+        assert!(!any_capture());
+        for stream in [9, 10, 11] {
+            capture_began(stream, 100 + stream % 2);
+        }
+        assert_eq!(context_gone(101), 2, "those of its streams go with it");
+        assert!(any_capture());
+        assert!(capture_ended(10));
         assert!(!any_capture());
     }
 }

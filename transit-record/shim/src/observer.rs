@@ -116,14 +116,18 @@ fn last_line(outcome: &Outcome, settled: Option<SettleCounts>) -> String {
     if let Some(iterations) = outcome.iterations {
         text += &format!(", about {iterations} iterations");
     }
-    text += &match (totals.hooked_ops, totals.cupti_ops) {
-        (hooked, cupti) if hooked == cupti => {
-            format!("; hooks and CUPTI agree on {hooked} pieces of device work")
-        }
-        (hooked, 0) => format!("; CUPTI confirmed none of {hooked} pieces of device work"),
-        (hooked, cupti) => {
-            format!("; hooks saw {hooked} pieces of device work, CUPTI {cupti}: times are missing")
-        }
+    text += &match &totals.check {
+        Some(check) => format!(
+            "; {} device records of {}: {}",
+            check.recorded(),
+            check.hooked(),
+            check.verdict(&totals.drops)
+        ),
+        None => format!(
+            "; device records: n/a (no CUPTI, or another tool takes its records); the hooks expect \
+             {}",
+            totals.hooked_ops
+        ),
     };
     if let Some(counts) = settled {
         text += &format!(
@@ -152,6 +156,8 @@ fn last_line(outcome: &Outcome, settled: Option<SettleCounts>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use transit_format::trace::check::{Check, Counted};
+
     use super::*;
 
     #[test]
@@ -162,17 +168,31 @@ mod tests {
         };
         outcome.totals.ops = 5;
         outcome.totals.hooked_ops = 7;
-        outcome.totals.cupti_ops = 7;
+        let line = last_line(&outcome, None);
+        assert!(line.contains("n/a") && line.contains("expect 7"), "{line}");
+        let kernels = |confirmed| Counted {
+            hooked: 7,
+            confirmed,
+            unseen: 0,
+        };
+        let check = |confirmed| Check {
+            kernels: kernels(confirmed),
+            ..Check::default()
+        };
+        outcome.totals.check = Some(check(7));
         let line = last_line(&outcome, None);
         assert!(line.starts_with("x.trace.zst: 5 ops"), "{line}");
         assert!(
-            line.contains("agree on 7") && !line.contains("lost"),
+            line.contains("7 device records of 7: complete") && !line.contains("lost"),
             "{line}"
         );
-        outcome.totals.cupti_ops = 6;
+        outcome.totals.check = Some(check(6));
         outcome.totals.drops.cupti = 1;
         let line = last_line(&outcome, Some(SettleCounts::default()));
-        assert!(line.contains("saw 7") && line.contains("CUPTI 6"), "{line}");
+        assert!(
+            line.contains("6 device records of 7: 1 kernels without a record"),
+            "{line}"
+        );
         assert!(
             line.contains("lost: 1 CUPTI records") && line.contains("settled"),
             "{line}"

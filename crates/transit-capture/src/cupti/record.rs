@@ -86,6 +86,8 @@ pub(crate) struct Work {
     pub(crate) graph: u32,
     /// Hash of a kernel's name, 0 if CUPTI gives none.
     pub(crate) name_hash: u64,
+    /// Address of that name: a NUL-terminated string that CUPTI keeps for the process' life.
+    pub(crate) name: u64,
     /// Size of a memset or memcpy.
     pub(crate) bytes: u64,
 }
@@ -164,6 +166,7 @@ pub(super) unsafe fn read(at: *const u8) -> Record {
             correlation: prefix.u32(offset_of!(Memset, correlationId)),
             graph: prefix.u32(offset_of!(Memset, graphId)),
             name_hash: 0,
+            name: 0,
             bytes: prefix.u64(offset_of!(Memset, bytes)),
         }),
         MEMCPY => timed(Work {
@@ -175,6 +178,7 @@ pub(super) unsafe fn read(at: *const u8) -> Record {
             correlation: prefix.u32(offset_of!(Memcpy, correlationId)),
             graph: prefix.u32(offset_of!(Memcpy, graphId)),
             name_hash: 0,
+            name: 0,
             bytes: prefix.u64(offset_of!(Memcpy, bytes)),
         }),
         _ => timed(kernel(&prefix)),
@@ -191,6 +195,7 @@ fn kernel(prefix: &Prefix<'_>) -> Work {
         correlation: prefix.u32(offset_of!(Kernel, correlationId)),
         graph: prefix.u32(offset_of!(Kernel, graphId)),
         name_hash: hash_at(prefix.u64(offset_of!(Kernel, name))),
+        name: prefix.u64(offset_of!(Kernel, name)),
         bytes: 0,
     }
 }

@@ -6,7 +6,8 @@
 //!  0      4  magic "TRTB"
 //!  4      2  format version
 //!  6      1  kind: 1 header, 2 events, 3 end
-//!  7      1  flags: 1 pointers are referred to by recency (see `section/references.rs`)
+//!  7      1  flags: 1 pointers are referred to by recency (see `section/references.rs`), 2 totals
+//!            carry the check of hooks against CUPTI
 //!  8      4  sequence number of the block (0 is the header block)
 //! 12      4  bytes of the body
 //! 16      4  CRC-32 of header (this field 0) and body
@@ -187,6 +188,7 @@ pub(super) struct Before {
 pub(super) struct BlockHeader {
     pub(super) kind: Kind,
     pub(super) by_recency: bool,
+    pub(super) checked: bool,
     pub(super) sequence: u32,
     pub(super) counts: Counts,
     pub(super) before: Before,
@@ -199,7 +201,8 @@ impl BlockHeader {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
-        bytes.extend([self.kind.code(), u8::from(self.by_recency)]);
+        let flags = u8::from(self.by_recency) | (u8::from(self.checked) << 1);
+        bytes.extend([self.kind.code(), flags]);
         bytes.extend(self.sequence.to_le_bytes());
         bytes.extend(body_bytes.to_le_bytes());
         bytes.extend(0_u32.to_le_bytes());
@@ -253,7 +256,7 @@ impl BlockHeader {
             return Err(flaw(format!("unknown block kind {code}")));
         };
         let flags = header.get(7).copied().unwrap_or_default();
-        if flags > 1 {
+        if flags > 3 {
             let what = format!("block flags {flags:#x} are unknown to this build");
             return Err(Flaw::new(FlawKind::Newer, "block header", what));
         }
@@ -284,6 +287,7 @@ impl BlockHeader {
             Self {
                 kind,
                 by_recency: flags & 1 != 0,
+                checked: flags & 2 != 0,
                 sequence: u32_at(header, 8),
                 counts,
                 before,
@@ -480,6 +484,7 @@ mod tests {
         BlockHeader {
             kind: Kind::Events,
             by_recency: true,
+            checked: true,
             sequence: 3,
             counts,
             before,
@@ -498,7 +503,7 @@ mod tests {
             BlockHeader::decode(&content).unwrap(),
             (filled(), &b"body"[..])
         );
-        assert_eq!(content[..12], *b"TRTB\x01\x00\x02\x01\x03\x00\x00\x00");
+        assert_eq!(content[..12], *b"TRTB\x01\x00\x02\x03\x03\x00\x00\x00");
         assert_eq!((u32_at(&content, 36), u32_at(&content, 56)), (5, 1));
         assert_eq!((u32_at(&content, 60), u32_at(&content, 76)), (11, 1 << 8));
     }

@@ -6,6 +6,7 @@
 //! ([`End::Cut`]); a block damaged in the middle is an error of `open`, and
 //! [`Trace::open_lenient`] keeps every other block.
 
+pub mod check;
 pub mod model;
 
 #[cfg(feature = "trace")]

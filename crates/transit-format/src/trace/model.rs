@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::check::Check;
 use crate::ids::{AllocId, FunctionId, Nanos, OpSeq, StreamId};
 
 /// Facts about the recorded process and device, written once at the start of the file.
@@ -284,13 +285,13 @@ pub struct Drops {
 }
 
 /// Totals, written when the recorder closes the file and refreshed with each block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Ops seen by the hooks.
     pub ops: u64,
-    /// Kernel, memset and memcpy records CUPTI delivered inside the window.
+    /// Kernel, memset and memcpy records that CUPTI delivered for ops of the window, and beside them.
     pub cupti_ops: u64,
-    /// Kernels and graph nodes the hooks saw inside the window.
+    /// Kernels, memsets, copies and graph nodes that the window's ops launched.
     pub hooked_ops: u64,
     /// Highest sum of converted bytes alive at once.
     pub converted_peak_bytes: u64,
@@ -298,6 +299,9 @@ pub struct Totals {
     pub unconverted_peak_bytes: u64,
     /// What was lost.
     pub drops: Drops,
+    /// Hooks against CUPTI, by kind. `None` where it cannot be made: without CUPTI, where another
+    /// tool takes its records, in traces from before it was kept, and in parts of a trace.
+    pub check: Option<Check>,
 }
 
 /// Anything the recorder hands to the writer, in order.

@@ -145,7 +145,7 @@ impl Trace {
         marks.try_for_each(|mark| writer.push(Event::Mark(*mark)))?;
         migrations.try_for_each(|migration| writer.push(Event::Migration(*migration)))?;
         faults.try_for_each(|fault| writer.push(Event::Fault(*fault)))?;
-        writer.push(Event::Totals(self.totals))?;
+        writer.push(Event::Totals(self.totals.clone()))?;
         writer.finish()
     }
 }

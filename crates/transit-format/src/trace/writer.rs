@@ -197,6 +197,7 @@ impl<W: Write> Writer<W> {
         let header = BlockHeader {
             kind,
             by_recency: true,
+            checked: true,
             sequence: self.sequence,
             counts: self.block.counts(),
             before: self.before,

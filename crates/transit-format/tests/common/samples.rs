@@ -12,6 +12,7 @@ use transit_format::plan::model::{
 };
 use transit_format::plan::name_hash;
 use transit_format::trace::Trace;
+use transit_format::trace::check::{Check, Counted};
 use transit_format::trace::model::{
     Alloc, Cause, Direction, Drops, Event, Fault, FaultKind, Free, Function, Header, Mark,
     MarkKind, Migration, Op, OpKind, Pointer, Stream, StreamKind, Totals,
@@ -172,6 +173,14 @@ fn free(number: u32) -> Free {
     }
 }
 
+fn counted(hooked: u64) -> Counted {
+    Counted {
+        hooked,
+        confirmed: hooked - 1,
+        unseen: hooked + 10,
+    }
+}
+
 fn totals() -> Totals {
     Totals {
         ops: 8,
@@ -185,6 +194,13 @@ fn totals() -> Totals {
             unplaced: 3,
             bad_times: 4,
         },
+        check: Some(Check {
+            kernels: counted(5),
+            memsets: counted(6),
+            memcpys: counted(7),
+            open_launches: 2,
+            unseen_kernels: vec![("_Z6hiddenPf".to_owned(), 3)],
+        }),
     }
 }
 

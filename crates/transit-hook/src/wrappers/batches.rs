@@ -2,11 +2,21 @@
 
 use core::ffi::c_void;
 
+use transit_format::trace::model::OpKind;
+
 use super::copies::described;
 use super::stub;
 use crate::driver::{Handle, NOT_FOUND};
 use crate::hooks::{Hook, real};
+use crate::observer::DeviceRecords;
 use crate::ops::{self, Site};
+
+/// Whether the driver makes one copy of a batch or many, and of how many bytes each, is its own
+/// business.
+const MANY: DeviceRecords = DeviceRecords {
+    open: true,
+    ..DeviceRecords::one(OpKind::Memcpy)
+};
 
 /// Copies of a batch looked at.
 const MOST_COPIES: usize = 4096;
@@ -40,7 +50,7 @@ unsafe fn run_batch(
                 pointers.look_at(ledger, unsafe { *srcs.wrapping_add(place) }, bytes);
                 extent = extent.saturating_add(bytes);
             }
-            described(pointers, extent, u32::try_from(count).unwrap_or(u32::MAX))
+            described(pointers, extent, 0, MANY)
         },
         call,
     )
@@ -217,7 +227,7 @@ unsafe fn run_ops(
                     }
                 }
             }
-            described(pointers, extent, u32::try_from(count).unwrap_or(u32::MAX))
+            described(pointers, extent, 0, MANY)
         },
         call,
     )
@@ -305,7 +315,12 @@ unsafe extern "C" fn single<const PER_THREAD: bool>(
         |_, ledger, pointers| {
             pointers.look_at(ledger, dst, bytes as u64);
             pointers.look_at(ledger, src, bytes as u64);
-            described(pointers, bytes as u64, 1)
+            described(
+                pointers,
+                bytes as u64,
+                bytes as u64,
+                DeviceRecords::one(OpKind::Memcpy),
+            )
         },
         // SAFETY: the caller's arguments.
         || unsafe { real(dst, src, bytes, attributes, stream) },

@@ -11,6 +11,7 @@ use crate::driver::{Handle, NOT_FOUND};
 use crate::functions;
 use crate::hooks::{Hook, real};
 use crate::ledger::Ledger;
+use crate::observer::DeviceRecords;
 use crate::ops::{self, Described, Site};
 use crate::scan::Pointers;
 
@@ -40,7 +41,7 @@ struct Copy2d {
     height: usize,
 }
 
-/// `CUDA_MEMCPY3D`.
+/// `CUDA_MEMCPY3D`, and `CUDA_MEMCPY3D_PEER`, which has contexts in place of what is reserved.
 #[repr(C)]
 struct Copy3d {
     src_x: usize,
@@ -98,6 +99,11 @@ impl Side {
 }
 
 impl Copy2d {
+    /// Bytes copied.
+    fn payload(&self) -> u64 {
+        self.width.saturating_mul(self.height) as u64
+    }
+
     fn sides(&self) -> [Side; 2] {
         [
             Side {
@@ -129,6 +135,12 @@ impl Copy2d {
 }
 
 impl Copy3d {
+    /// Bytes copied.
+    fn payload(&self) -> u64 {
+        let rows = self.height.saturating_mul(self.depth);
+        self.width.saturating_mul(rows) as u64
+    }
+
     fn sides(&self) -> [Side; 2] {
         let skipped = |x: usize, y: usize, z: usize, pitch: usize, height: usize| {
             z.wrapping_mul(height)
@@ -177,7 +189,12 @@ impl Copy3d {
 }
 
 /// The op of a copy, if it touches managed memory.
-pub(super) fn described(pointers: &Pointers, extent: u64, records: u32) -> Option<Described> {
+pub(super) fn described(
+    pointers: &Pointers,
+    extent: u64,
+    payload_bytes: u64,
+    records: DeviceRecords,
+) -> Option<Described> {
     static NAME: OnceLock<(FunctionId, u64)> = OnceLock::new();
     if pointers.as_slice().is_empty() {
         ops::pass_transfer();
@@ -195,16 +212,27 @@ pub(super) fn described(pointers: &Pointers, extent: u64, records: u32) -> Optio
         hash,
         shape,
         records,
+        payload_bytes,
     })
 }
 
-fn look_at(ledger: &Ledger, sides: &[Side], pointers: &mut Pointers) -> Option<Described> {
+fn look_at(
+    ledger: &Ledger,
+    sides: &[Side],
+    payload_bytes: u64,
+    pointers: &mut Pointers,
+) -> Option<Described> {
     let mut extent = 0;
     for (address, bytes) in sides.iter().filter_map(Side::place) {
         pointers.look_at(ledger, address, bytes);
         extent = extent.max(bytes);
     }
-    described(pointers, extent, 1)
+    described(
+        pointers,
+        extent,
+        payload_bytes,
+        DeviceRecords::one(OpKind::Memcpy),
+    )
 }
 
 macro_rules! shaped {
@@ -224,7 +252,7 @@ macro_rules! shaped {
                 |_, ledger, pointers| {
                     // SAFETY: null, or the caller's description.
                     let shape = unsafe { shape.cast::<$type>().as_ref() }?;
-                    look_at(ledger, &shape.sides(), pointers)
+                    look_at(ledger, &shape.sides(), shape.payload(), pointers)
                 },
                 // SAFETY: the caller's arguments.
                 || unsafe { real(shape) },
@@ -247,7 +275,7 @@ macro_rules! shaped {
                 |_, ledger, pointers| {
                     // SAFETY: null, or the caller's description.
                     let shape = unsafe { shape.cast::<$type>().as_ref() }?;
-                    look_at(ledger, &shape.sides(), pointers)
+                    look_at(ledger, &shape.sides(), shape.payload(), pointers)
                 },
                 // SAFETY: the caller's arguments.
                 || unsafe { real(shape, stream) },

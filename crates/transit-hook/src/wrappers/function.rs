@@ -53,10 +53,8 @@ unsafe extern "C" fn unload<const HOOK: usize>(what: Handle) -> u32 {
     // SAFETY: the caller's argument.
     let plain = || unsafe { real(what) };
     hooked(plain, |_, _, real_call| {
-        let result = real_call();
-        if result == SUCCESS {
-            functions::unloaded();
-        }
-        result
+        // Before the call: from the moment it frees a handle, another thread may be given it again.
+        functions::unloaded();
+        real_call()
     })
 }

@@ -8,8 +8,9 @@ use transit_format::trace::model::OpKind;
 
 use super::{graph_memory, stub};
 use crate::driver::{Handle, NOT_FOUND, SUCCESS};
-use crate::graphs::{self, KernelParams};
+use crate::graphs::{self, Change, CopyWords, KernelParams, MemsetParams};
 use crate::hooks::{Hook, real};
+use crate::observer::DeviceRecords;
 use crate::ops::{self, Described, Site, hooked};
 use crate::{functions, state};
 
@@ -33,6 +34,11 @@ stub!(cuGraphExecUpdate, none, update::<false>);
 stub!(cuGraphExecUpdate_v2, none, update::<true>);
 stub!(cuGraphExecKernelNodeSetParams, none, set_params::<false>);
 stub!(cuGraphExecKernelNodeSetParams_v2, none, set_params::<true>);
+stub!(cuGraphExecMemsetNodeSetParams, none, set_memset);
+stub!(cuGraphExecMemcpyNodeSetParams, none, set_memcpy);
+stub!(cuGraphExecChildGraphNodeSetParams, none, set_child);
+stub!(cuGraphExecNodeSetParams, none, set_any);
+stub!(cuGraphNodeSetEnabled, none, set_enabled);
 
 unsafe extern "C" fn launch<const PER_THREAD: bool>(
     exec: Handle,
@@ -62,7 +68,12 @@ unsafe extern "C" fn launch<const PER_THREAD: bool>(
             }
             let (function, hash) = functions::of_pseudo("graph", &NAME);
             let nodes = known.map_or(0, |known| known.nodes);
-            let records = known.map_or(0, |known| known.records);
+            // A graph that came about in a way we do not see may run anything.
+            let unknown = DeviceRecords {
+                open: true,
+                ..DeviceRecords::default()
+            };
+            let records = known.map_or(unknown, |known| known.records);
             let shape = ops::shape(&[nodes]);
             Some(Described {
                 kind: OpKind::Graph,
@@ -70,6 +81,7 @@ unsafe extern "C" fn launch<const PER_THREAD: bool>(
                 hash,
                 shape,
                 records,
+                payload_bytes: 0,
             })
         },
         || {
@@ -209,13 +221,117 @@ unsafe extern "C" fn set_params<const SECOND: bool>(
         return NOT_FOUND;
     };
     // SAFETY: the caller's arguments.
-    let plain = || unsafe { real(exec, node, params) };
+    changed(exec, Change::Kernel(params, SECOND), || unsafe {
+        real(exec, node, params)
+    })
+}
+
+/// Runs a change of one node, and learns from it if it succeeded.
+fn changed(exec: Handle, change: Change, plain: impl Fn() -> u32) -> u32 {
     hooked(plain, |driver, ledger, real_call| {
         let result = real_call();
         if result == SUCCESS {
             // SAFETY: the driver accepted the parameters; they are the caller's still.
-            unsafe { graphs::node_changed(driver, ledger, exec, params, SECOND) };
+            unsafe { graphs::node_changed(driver, ledger, exec, change) };
         }
         result
+    })
+}
+
+unsafe extern "C" fn set_memset(
+    exec: Handle,
+    node: Handle,
+    params: *const MemsetParams,
+    context: Handle,
+) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, Handle, *const MemsetParams, Handle) -> u32;
+    let Some(real) = real!(Hook::cuGraphExecMemsetNodeSetParams, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments.
+    changed(exec, Change::Memset(params), || unsafe {
+        real(exec, node, params, context)
+    })
+}
+
+unsafe extern "C" fn set_memcpy(
+    exec: Handle,
+    node: Handle,
+    params: *const CopyWords,
+    context: Handle,
+) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, Handle, *const CopyWords, Handle) -> u32;
+    let Some(real) = real!(Hook::cuGraphExecMemcpyNodeSetParams, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments.
+    changed(exec, Change::Memcpy(params), || unsafe {
+        real(exec, node, params, context)
+    })
+}
+
+unsafe extern "C" fn set_child(exec: Handle, node: Handle, child: Handle) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, Handle, Handle) -> u32;
+    let Some(real) = real!(Hook::cuGraphExecChildGraphNodeSetParams, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments.
+    changed(exec, Change::Child(child), || unsafe {
+        real(exec, node, child)
+    })
+}
+
+/// The head of `CUgraphNodeParams`: a node type, and then the parameters of that type.
+#[repr(C)]
+struct NodeParams {
+    kind: i32,
+    reserved: [i32; 3],
+    params: [u64; 29],
+}
+
+/// Words before the copy itself in `CUDA_MEMCPY_NODE_PARAMS`: flags, and a context.
+const BEFORE_COPY: usize = 2;
+
+impl NodeParams {
+    /// What the change says, for nodes that touch memory.
+    fn change(&self) -> Option<Change> {
+        match self.kind {
+            graphs::NODE_KERNEL => Some(Change::Kernel(self.params.as_ptr().cast(), true)),
+            graphs::NODE_MEMSET => Some(Change::Memset(self.params.as_ptr().cast())),
+            graphs::NODE_MEMCPY => {
+                let copy = self.params.get(BEFORE_COPY..)?.first_chunk()?;
+                Some(Change::Memcpy(core::ptr::from_ref(copy)))
+            }
+            graphs::NODE_CHILD => {
+                let child = usize::try_from(*self.params.first()?).ok()?;
+                Some(Change::Child(child))
+            }
+            _ => None,
+        }
+    }
+}
+
+unsafe extern "C" fn set_any(exec: Handle, node: Handle, params: *const NodeParams) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, Handle, *const NodeParams) -> u32;
+    let Some(real) = real!(Hook::cuGraphExecNodeSetParams, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments.
+    let plain = || unsafe { real(exec, node, params) };
+    // SAFETY: null, or the caller's parameters.
+    match unsafe { params.as_ref() }.and_then(NodeParams::change) {
+        Some(change) => changed(exec, change, plain),
+        None => plain(),
+    }
+}
+
+unsafe extern "C" fn set_enabled(exec: Handle, node: Handle, enabled: u32) -> u32 {
+    type Real = unsafe extern "C" fn(Handle, Handle, u32) -> u32;
+    let Some(real) = real!(Hook::cuGraphNodeSetEnabled, Real) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the caller's arguments.
+    changed(exec, Change::Switched, || unsafe {
+        real(exec, node, enabled)
     })
 }

@@ -9,6 +9,7 @@ use crate::driver::{Driver, Handle, NOT_FOUND};
 use crate::functions;
 use crate::hooks::{Hook, real};
 use crate::ledger::Ledger;
+use crate::observer::DeviceRecords;
 use crate::ops::{self, Described, Site};
 use crate::scan::{self, Pointers};
 
@@ -79,7 +80,8 @@ fn describe(
         function: function.id,
         hash: function.hash,
         shape: ops::shape(shape),
-        records: 1,
+        records: DeviceRecords::one(OpKind::Kernel),
+        payload_bytes: 0,
     })
 }
 
@@ -279,7 +281,10 @@ unsafe extern "C" fn launch_multi(list: *const c_void, count: u32, flags: u32, f
                 );
             }
             all.map(|described| Described {
-                records: count,
+                records: DeviceRecords {
+                    kernels: count,
+                    ..described.records
+                },
                 ..described
             })
         },

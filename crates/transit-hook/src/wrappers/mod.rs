@@ -17,6 +17,7 @@ mod memory;
 mod pools;
 mod sharing;
 mod stream;
+mod tensor_map;
 mod transfer;
 mod vmm;
 
@@ -33,6 +34,7 @@ pub use memory::*;
 pub use pools::*;
 pub use sharing::*;
 pub use stream::*;
+pub use tensor_map::*;
 pub use transfer::*;
 pub use vmm::*;
 

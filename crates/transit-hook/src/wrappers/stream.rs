@@ -35,16 +35,17 @@ unsafe extern "C" fn destroy(stream: Handle) -> u32 {
         let result = real_call();
         if captured && result == SUCCESS {
             // Its capture went with it.
-            capture_over();
+            capture_over(stream);
         }
         result
     })
 }
 
 /// A capture is over, however it ended.
-fn capture_over() {
-    streams::capture_ended();
-    if let Some(observer) = state::observer() {
+fn capture_over(stream: Handle) {
+    if streams::capture_ended(stream)
+        && let Some(observer) = state::observer()
+    {
         observer.capturing(false);
     }
 }
@@ -94,16 +95,17 @@ unsafe extern "C" fn begin<const HOOK: usize>(
     };
     // SAFETY: the caller's arguments; shorter forms do not read the last ones.
     let plain = || unsafe { real(stream, second, third, fourth, fifth, sixth) };
-    hooked(plain, |_, _, real_call| {
+    hooked(plain, |driver, _, real_call| {
+        let place = streams::canonical(stream, HOOK % 2 == 1);
         // Counted and told before, so that no op of another thread slips into the capture unseen
         // and no work of ours on another thread is still under way when it begins.
-        streams::capture_began();
+        streams::capture_began(place, streams::context_of(driver, place));
         if let Some(observer) = state::observer() {
             observer.capturing(true);
         }
         let result = real_call();
         if result != SUCCESS {
-            capture_over();
+            capture_over(place);
         }
         result
     })
@@ -128,7 +130,7 @@ unsafe extern "C" fn end<const PER_THREAD: bool>(stream: Handle, graph: *mut Han
         let result = real_call();
         let after = driver.stream_is_capturing(place).unwrap_or(false);
         if result == SUCCESS || (before && !after) {
-            capture_over();
+            capture_over(place);
         }
         result
     })

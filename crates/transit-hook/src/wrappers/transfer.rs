@@ -9,11 +9,12 @@ use super::stub;
 use crate::driver::{Handle, NOT_FOUND};
 use crate::functions;
 use crate::hooks::{Hook, real};
+use crate::observer::DeviceRecords;
 use crate::ops::{self, Described, Site};
 use crate::scan::Pointers;
 
 /// An op of a kind that has no function of its own.
-fn described(kind: OpKind, name: &'static str, extent: u64) -> Described {
+fn described(kind: OpKind, name: &'static str, extent: u64, payload_bytes: u64) -> Described {
     static MEMSET: OnceLock<(FunctionId, u64)> = OnceLock::new();
     static MEMCPY: OnceLock<(FunctionId, u64)> = OnceLock::new();
     let cell = if kind == OpKind::Memset {
@@ -32,13 +33,21 @@ fn described(kind: OpKind, name: &'static str, extent: u64) -> Described {
         function,
         hash,
         shape,
-        records: 1,
+        records: DeviceRecords::one(kind),
+        payload_bytes,
     }
 }
 
 /// Runs `call` as a memset or copy over the given (address, extent) pairs, if any is managed.
+/// `payload` is what is written where that is not the extent.
 #[inline]
-fn run(kind: OpKind, site: Site, places: &[(u64, u64)], call: impl FnOnce() -> u32) -> u32 {
+fn run(
+    kind: OpKind,
+    site: Site,
+    places: &[(u64, u64)],
+    payload: Option<u64>,
+    call: impl FnOnce() -> u32,
+) -> u32 {
     ops::run(
         site,
         |_, ledger, pointers: &mut Pointers| {
@@ -55,16 +64,27 @@ fn run(kind: OpKind, site: Site, places: &[(u64, u64)], call: impl FnOnce() -> u
                 "memcpy"
             };
             let extent = places.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
-            Some(described(kind, name, extent))
+            Some(described(kind, name, extent, payload.unwrap_or(extent)))
         },
         call,
     )
 }
 
+/// The bytes written where they are not the extent.
+macro_rules! payload {
+    () => {
+        None
+    };
+    ($bytes:expr) => {
+        Some($bytes as u64)
+    };
+}
+
 /// Defines one entry point: a stub that adds the return address, and the function behind it.
 macro_rules! entry {
     ($kind:ident, $name:ident $inner:ident $count:tt $per_thread:literal
-     ($($arg:ident: $type:ty),*) stream $stream:expr; $($address:expr, $bytes:expr);*) => {
+     ($($arg:ident: $type:ty),*) stream $stream:expr; $($address:expr, $bytes:expr);*
+     $(=> $payload:expr)?) => {
         stub!($name, $count, $inner);
         unsafe extern "C" fn $inner($($arg: $type,)* from: usize) -> u32 {
             type Real = unsafe extern "C" fn($($type),*) -> u32;
@@ -73,6 +93,7 @@ macro_rules! entry {
                 OpKind::$kind,
                 Site { stream: $stream, per_thread: $per_thread, caller: from },
                 &[$(($address as u64, $bytes as u64)),*],
+                payload!($($payload)?),
                 // SAFETY: the caller's arguments.
                 || unsafe { real($($arg),*) },
             )
@@ -84,7 +105,8 @@ macro_rules! entry {
 /// caller stays unknown.
 macro_rules! wide_entry {
     ($kind:ident, $name:ident $inner:ident $per_thread:literal
-     ($($arg:ident: $type:ty),*) stream $stream:expr; $($address:expr, $bytes:expr);*) => {
+     ($($arg:ident: $type:ty),*) stream $stream:expr; $($address:expr, $bytes:expr);*
+     $(=> $payload:expr)?) => {
         stub!($name, none, $inner);
         #[allow(clippy::too_many_arguments, reason = "the driver's signature")]
         unsafe extern "C" fn $inner($($arg: $type),*) -> u32 {
@@ -94,6 +116,7 @@ macro_rules! wide_entry {
                 OpKind::$kind,
                 Site { stream: $stream, per_thread: $per_thread, caller: 0 },
                 &[$(($address as u64, $bytes as u64)),*],
+                payload!($($payload)?),
                 // SAFETY: the caller's arguments.
                 || unsafe { real($($arg),*) },
             )
@@ -118,16 +141,20 @@ entry!(Memset, cuMemsetD8Async_ptsz set_d8_async_ptsz 4 true
     (dst: u64, value: u8, n: usize, stream: Handle) stream stream; dst, n);
 entry!(Memset, cuMemsetD2D8_v2 set_2d8 5 false
     (dst: u64, pitch: usize, value: u8, width: usize, height: usize)
-    stream 0; dst, rows(pitch, width, height));
+    stream 0; dst, rows(pitch, width, height)
+     => width.saturating_mul(height));
 entry!(Memset, cuMemsetD2D8_v2_ptds set_2d8_ptds 5 true
     (dst: u64, pitch: usize, value: u8, width: usize, height: usize)
-    stream 0; dst, rows(pitch, width, height));
+    stream 0; dst, rows(pitch, width, height)
+     => width.saturating_mul(height));
 wide_entry!(Memset, cuMemsetD2D8Async set_2d8_async false
     (dst: u64, pitch: usize, value: u8, width: usize, height: usize, stream: Handle)
-    stream stream; dst, rows(pitch, width, height));
+    stream stream; dst, rows(pitch, width, height)
+     => width.saturating_mul(height));
 wide_entry!(Memset, cuMemsetD2D8Async_ptsz set_2d8_async_ptsz true
     (dst: u64, pitch: usize, value: u8, width: usize, height: usize, stream: Handle)
-    stream stream; dst, rows(pitch, width, height));
+    stream stream; dst, rows(pitch, width, height)
+     => width.saturating_mul(height));
 entry!(Memset, cuMemsetD16_v2 set_d16 3 false
     (dst: u64, value: u16, n: usize) stream 0; dst, n.saturating_mul(2));
 entry!(Memset, cuMemsetD16_v2_ptds set_d16_ptds 3 true
@@ -138,16 +165,20 @@ entry!(Memset, cuMemsetD16Async_ptsz set_d16_async_ptsz 4 true
     (dst: u64, value: u16, n: usize, stream: Handle) stream stream; dst, n.saturating_mul(2));
 entry!(Memset, cuMemsetD2D16_v2 set_2d16 5 false
     (dst: u64, pitch: usize, value: u16, width: usize, height: usize)
-    stream 0; dst, rows(pitch, width.saturating_mul(2), height));
+    stream 0; dst, rows(pitch, width.saturating_mul(2), height)
+     => width.saturating_mul(2).saturating_mul(height));
 entry!(Memset, cuMemsetD2D16_v2_ptds set_2d16_ptds 5 true
     (dst: u64, pitch: usize, value: u16, width: usize, height: usize)
-    stream 0; dst, rows(pitch, width.saturating_mul(2), height));
+    stream 0; dst, rows(pitch, width.saturating_mul(2), height)
+     => width.saturating_mul(2).saturating_mul(height));
 wide_entry!(Memset, cuMemsetD2D16Async set_2d16_async false
     (dst: u64, pitch: usize, value: u16, width: usize, height: usize, stream: Handle)
-    stream stream; dst, rows(pitch, width.saturating_mul(2), height));
+    stream stream; dst, rows(pitch, width.saturating_mul(2), height)
+     => width.saturating_mul(2).saturating_mul(height));
 wide_entry!(Memset, cuMemsetD2D16Async_ptsz set_2d16_async_ptsz true
     (dst: u64, pitch: usize, value: u16, width: usize, height: usize, stream: Handle)
-    stream stream; dst, rows(pitch, width.saturating_mul(2), height));
+    stream stream; dst, rows(pitch, width.saturating_mul(2), height)
+     => width.saturating_mul(2).saturating_mul(height));
 entry!(Memset, cuMemsetD32_v2 set_d32 3 false
     (dst: u64, value: u32, n: usize) stream 0; dst, n.saturating_mul(4));
 entry!(Memset, cuMemsetD32_v2_ptds set_d32_ptds 3 true
@@ -158,16 +189,20 @@ entry!(Memset, cuMemsetD32Async_ptsz set_d32_async_ptsz 4 true
     (dst: u64, value: u32, n: usize, stream: Handle) stream stream; dst, n.saturating_mul(4));
 entry!(Memset, cuMemsetD2D32_v2 set_2d32 5 false
     (dst: u64, pitch: usize, value: u32, width: usize, height: usize)
-    stream 0; dst, rows(pitch, width.saturating_mul(4), height));
+    stream 0; dst, rows(pitch, width.saturating_mul(4), height)
+     => width.saturating_mul(4).saturating_mul(height));
 entry!(Memset, cuMemsetD2D32_v2_ptds set_2d32_ptds 5 true
     (dst: u64, pitch: usize, value: u32, width: usize, height: usize)
-    stream 0; dst, rows(pitch, width.saturating_mul(4), height));
+    stream 0; dst, rows(pitch, width.saturating_mul(4), height)
+     => width.saturating_mul(4).saturating_mul(height));
 wide_entry!(Memset, cuMemsetD2D32Async set_2d32_async false
     (dst: u64, pitch: usize, value: u32, width: usize, height: usize, stream: Handle)
-    stream stream; dst, rows(pitch, width.saturating_mul(4), height));
+    stream stream; dst, rows(pitch, width.saturating_mul(4), height)
+     => width.saturating_mul(4).saturating_mul(height));
 wide_entry!(Memset, cuMemsetD2D32Async_ptsz set_2d32_async_ptsz true
     (dst: u64, pitch: usize, value: u32, width: usize, height: usize, stream: Handle)
-    stream stream; dst, rows(pitch, width.saturating_mul(4), height));
+    stream stream; dst, rows(pitch, width.saturating_mul(4), height)
+     => width.saturating_mul(4).saturating_mul(height));
 
 entry!(Memcpy, cuMemcpy copy 3 false
     (dst: u64, src: u64, bytes: usize) stream 0; dst, bytes; src, bytes);

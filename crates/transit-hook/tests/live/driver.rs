@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use transit_hook::{
-    Allocation, Driver, FunctionInfo, Observer, OpCall, PointerArg, Settings, StreamInfo, wrappers,
+    Allocation, DeviceRecords, Driver, FunctionInfo, Observer, OpCall, PointerArg, Settings,
+    StreamInfo, wrappers,
 };
 
 /// What the observer was told, in order.
@@ -35,7 +36,7 @@ pub(crate) struct Op {
     pub(crate) kind: String,
     pub(crate) stream_handle: usize,
     pub(crate) name_hash: u64,
-    pub(crate) records: u32,
+    pub(crate) records: DeviceRecords,
     pub(crate) capturing: bool,
     pub(crate) pointers: Vec<PointerArg>,
 }
@@ -80,7 +81,7 @@ impl Observer for Notes {
             kind: format!("{:?}", op.kind),
             stream_handle: op.stream_handle,
             name_hash: op.name_hash,
-            records: op.device_records,
+            records: op.records,
             capturing: op.capturing,
             pointers: op.pointers.to_vec(),
         }));

@@ -56,13 +56,14 @@ pub fn cut(trace: &Trace, part: Part, name: &str) -> Trace {
     for mark in &mut kept.marks {
         mark.at_op = part.seq(mark.at_op);
     }
-    kept.totals = trace.totals;
+    kept.totals = trace.totals.clone();
     if !all {
         let hooked = |op: &&Op| matches!(op.kind, OpKind::Kernel | OpKind::Graph);
         kept.totals.ops = kept.ops.len() as u64;
         kept.totals.hooked_ops = kept.ops.iter().filter(hooked).count() as u64;
         let timed = kept.ops.iter().filter(hooked).filter(|op| op.end_ns.0 > 0);
         kept.totals.cupti_ops = timed.count() as u64;
+        kept.totals.check = None;
     }
     kept
 }

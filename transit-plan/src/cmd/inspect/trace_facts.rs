@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use transit_format::trace::check::Check;
 use transit_format::trace::model::{Cause, Direction, FaultKind, Header, OpKind, Totals};
 use transit_format::trace::{End, Trace};
 
-use crate::cmd::windows::{self, Windows};
+use crate::cmd::windows::{self, Window, Windows};
 use crate::render::names;
 
 /// Everything `inspect` knows of a trace.
@@ -46,6 +47,8 @@ pub struct TraceFacts {
     pub totals: Totals,
     /// Ops whose time on the device is unknown.
     pub untimed_ops: u64,
+    /// The same for each iteration, in order.
+    pub untimed_by_iteration: Vec<u64>,
     /// Whether CUPTI saw exactly the ops that the hooks saw; `None` without CUPTI.
     pub self_check: Option<bool>,
 }
@@ -130,7 +133,9 @@ pub fn gather(trace: &Trace, file: &str, file_bytes: u64) -> TraceFacts {
         End::Clean => ("closed", None, None),
         End::Cut { offset, reason } => ("cut", Some(*offset), Some(reason.clone())),
     };
-    let totals = trace.totals;
+    let totals = trace.totals.clone();
+    let iterations = windows::of(trace);
+    let checked = totals.check.as_ref().map(Check::complete);
     let cupti = trace.header.cupti_version > 0;
     TraceFacts {
         kind: "trace",
@@ -142,16 +147,27 @@ pub fn gather(trace: &Trace, file: &str, file_bytes: u64) -> TraceFacts {
         header: trace.header.clone(),
         duration_ns: end.saturating_sub(start),
         streams: streams(trace),
-        iterations: windows::of(trace),
+        untimed_by_iteration: untimed_by_iteration(trace, &iterations),
+        iterations,
         functions: functions(trace),
         alloc_classes: alloc_classes(trace),
         live_allocs_at_end: (trace.allocs.len() as u64).saturating_sub(trace.frees.len() as u64),
         migrations: migrations(trace),
         faults: faults(trace),
-        totals,
         untimed_ops: trace.ops.iter().filter(|op| op.end_ns.0 == 0).count() as u64,
-        self_check: cupti.then_some(totals.hooked_ops == totals.cupti_ops),
+        // Traces from before the check was kept have the two sums.
+        self_check: checked.or_else(|| cupti.then_some(totals.hooked_ops == totals.cupti_ops)),
+        totals,
     }
+}
+
+fn untimed_by_iteration(trace: &Trace, iterations: &Windows) -> Vec<u64> {
+    let untimed = |window: &Window| {
+        let ops = trace.ops.get(window.first_op..window.end_op);
+        let ops = ops.unwrap_or_default().iter();
+        ops.filter(|op| op.end_ns.0 == 0).count() as u64
+    };
+    iterations.list.iter().map(untimed).collect()
 }
 
 fn streams(trace: &Trace) -> Vec<StreamFacts> {

@@ -275,9 +275,34 @@ fn faults(facts: &TraceFacts) -> String {
     rows.render(Style::Plain)
 }
 
+/// Hooks against CUPTI, and where in the trace times are missing.
+fn verdict(facts: &TraceFacts) -> String {
+    let totals = &facts.totals;
+    let Some(check) = &totals.check else {
+        return String::new();
+    };
+    let mut text = format!(
+        "{} device records of {}: {}",
+        units::count(check.recorded()),
+        units::count(check.hooked()),
+        check.verdict(&totals.drops)
+    );
+    let by_iteration = &facts.untimed_by_iteration;
+    let bad = by_iteration.iter().filter(|count| **count > 0).count();
+    if !check.complete() && !by_iteration.is_empty() {
+        text += &format!(
+            "; every op has its record in {} of {} iterations",
+            by_iteration.len() - bad,
+            by_iteration.len()
+        );
+    }
+    text
+}
+
 fn checks(facts: &TraceFacts) -> String {
     let totals = &facts.totals;
     let counted = match facts.self_check {
+        _ if totals.check.is_some() => verdict(facts),
         None => "no CUPTI: not checked".to_owned(),
         Some(true) => {
             format!(

@@ -3,10 +3,13 @@
 //! ```text
 //! marks   columns kind (unsigned), at_op (signed, difference), at_ns (same)
 //! totals  nine varints: ops, CUPTI ops, hooked ops, converted peak bytes, unconverted
-//!         peak bytes, then drops: ops, CUPTI, unplaced, bad times
+//!         peak bytes, then drops: ops, CUPTI, unplaced, bad times; with flag 2 of the block header,
+//!         an optional check: hooked, confirmed and unseen for each of kernels, memsets and copies,
+//!         launches of open graphs, unseen kernels (list of name and count)
 //! ```
 
 use super::super::block::Flaw;
+use super::super::check::{Check, Counted};
 use super::super::coding::{Sink, Source};
 use super::super::column::{get_delta, get_unsigned, put_delta, put_unsigned};
 use super::super::model::{Drops, Mark, MarkKind, Totals};
@@ -75,10 +78,39 @@ pub(super) fn put_totals(sink: &mut Sink, totals: &Totals) {
         bad_times,
     } = totals.drops;
     sink.put((ops, cupti, unplaced, bad_times));
+    sink.put(totals.check.is_some());
+    let Some(check) = &totals.check else { return };
+    for counted in [check.kernels, check.memsets, check.memcpys] {
+        sink.put((counted.hooked, counted.confirmed, counted.unseen));
+    }
+    sink.put(check.open_launches);
+    sink.put(&check.unseen_kernels);
+}
+
+fn get_check(source: &mut Source<'_>) -> Result<Option<Check>, Flaw> {
+    if !source.get::<bool>()? {
+        return Ok(None);
+    }
+    let mut counted = || {
+        let (hooked, confirmed, unseen) = source.get()?;
+        Ok(Counted {
+            hooked,
+            confirmed,
+            unseen,
+        })
+    };
+    let (kernels, memsets, memcpys) = (counted()?, counted()?, counted()?);
+    Ok(Some(Check {
+        kernels,
+        memsets,
+        memcpys,
+        open_launches: source.get()?,
+        unseen_kernels: source.get()?,
+    }))
 }
 
 /// Reads totals.
-pub(super) fn get_totals(source: &mut Source<'_>) -> Result<Totals, Flaw> {
+pub(super) fn get_totals(source: &mut Source<'_>, checked: bool) -> Result<Totals, Flaw> {
     source.enter("totals");
     let (ops, cupti_ops, hooked_ops) = source.get()?;
     let (converted_peak_bytes, unconverted_peak_bytes) = source.get()?;
@@ -96,6 +128,7 @@ pub(super) fn get_totals(source: &mut Source<'_>) -> Result<Totals, Flaw> {
         converted_peak_bytes,
         unconverted_peak_bytes,
         drops,
+        check: if checked { get_check(source)? } else { None },
     })
 }
 
@@ -130,14 +163,19 @@ mod tests {
                 converted_peak_bytes: converted,
                 unconverted_peak_bytes: unconverted,
                 drops: Drops { ops: a, cupti: b, unplaced: c, bad_times: d },
+                check: (a % 2 == 0).then(|| Check {
+                    memsets: Counted { hooked: b, confirmed: c, unseen: d },
+                    unseen_kernels: vec![("_Z1k".to_owned(), d)],
+                    ..Check::default()
+                }),
             };
-            exercise(&totals, |sink| put_totals(sink, &totals), get_totals);
+            exercise(&totals, |sink| put_totals(sink, &totals), |source| get_totals(source, true));
         }
 
         #[test]
         fn noise_does_no_harm(bytes in noise(), count in 0_usize..300) {
             let _ = read_all(&bytes, |source| get_marks(source, count));
-            let _ = read_all(&bytes, get_totals);
+            let _ = read_all(&bytes, |source| get_totals(source, true));
         }
     }
 }

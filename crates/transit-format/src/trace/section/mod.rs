@@ -108,7 +108,7 @@ impl Events {
         let marks = marks::get_marks(source, counts.marks as usize)?;
         let totals = match counts.totals {
             0 => None,
-            _ => Some(marks::get_totals(source)?),
+            _ => Some(marks::get_totals(source, header.checked)?),
         };
         reading.finish()?;
         Ok(Self {
