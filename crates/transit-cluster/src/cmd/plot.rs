@@ -78,7 +78,7 @@ pub fn of_run(run: &Run) -> Figure {
         (days(end), run.shape.gpus() as f64),
     ];
     let occupancy = over_time(
-        "Occupancy",
+        "Occupancy (all there is: blue)",
         "GPUs held",
         vec![averages(held, end), capacity],
     );
