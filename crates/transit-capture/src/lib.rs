@@ -35,7 +35,6 @@ mod order;
 mod paging;
 mod places;
 mod ring;
-mod say;
 mod settle;
 mod size_limit;
 mod start;

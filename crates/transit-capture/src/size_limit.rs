@@ -1,38 +1,18 @@
 //! Writing on a thread of the job's where files have a size limit (`ulimit -f`): the kernel answers
 //! a write beyond it with SIGXFSZ, whose default action would end the job for a file of ours.
 
-use std::mem::zeroed;
-use std::ptr::null_mut;
+use transit_hook::spared::spared;
 
-/// Runs `write` with SIGXFSZ held back from this thread and taken away afterwards, so that a write
-/// beyond the limit is an error like any other.
+/// Runs `write` with SIGXFSZ (and SIGPIPE) held back from this thread and taken away afterwards, so
+/// that a write beyond the limit is an error like any other.
 pub fn without_size_signal<T>(write: impl FnOnce() -> T) -> T {
-    // SAFETY: an all-zero sigset is a valid value of this plain C struct.
-    let mut signal: libc::sigset_t = unsafe { zeroed() };
-    let mut before = signal;
-    // SAFETY: `signal` is writable, and the number is a signal's.
-    unsafe { libc::sigaddset(&raw mut signal, libc::SIGXFSZ) };
-    // SAFETY: both sets are valid; only this thread's mask changes.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signal, &raw mut before) };
-    let result = write();
-    // SAFETY: a set just filled in.
-    let blocked_before = unsafe { libc::sigismember(&raw const before, libc::SIGXFSZ) } == 1;
-    if !blocked_before {
-        let at_once = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: a valid set and time; no description is asked for. -1 if none is pending.
-        while unsafe { libc::sigtimedwait(&raw const signal, null_mut(), &raw const at_once) } > 0 {
-        }
-    }
-    // SAFETY: the mask that this thread had.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut()) };
-    result
+    spared(write)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::mem::zeroed;
+
     use super::*;
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use transit_format::trace::model::Header;
+use transit_hook::log::complain;
 use transit_hook::{Driver, state::as_our_own};
 use transit_launch::template::Place;
 
@@ -14,8 +15,7 @@ use crate::capture::Capture;
 use crate::clock::{Clock, IssueClock};
 use crate::config::Config;
 use crate::cupti::Session;
-use crate::file;
-use crate::say::say;
+use crate::file::TraceFile;
 use crate::size_limit::without_size_signal;
 use crate::writer::{Outcome, WriterThread, block_signals, restore_signals};
 
@@ -48,10 +48,9 @@ pub(crate) fn open_cupti(config: &Config, opens_now: bool) -> Started {
         Err(failure) => (None, Some(failure.to_string())),
     };
     if let Some(note) = &note {
-        say(
-            config.prefix,
-            &format!("no CUPTI, so no migrations and no kernel times: {note}"),
-        );
+        complain(format_args!(
+            "no CUPTI, so no migrations and no kernel times: {note}"
+        ));
     }
     let mut started = Started {
         clock: Clock::start(session),
@@ -84,7 +83,7 @@ impl Started {
         self.running.store(true, Ordering::Release);
         self.paging.store(note.is_none(), Ordering::Release);
         if let Some(note) = &note {
-            say(config.prefix, note);
+            complain(format_args!("{note}"));
         }
         note
     }
@@ -92,7 +91,7 @@ impl Started {
 
 /// Makes the file and starts the thread that writes it.
 pub(crate) fn spawn_writer(capture: &'static Capture, driver: &'static Driver, device: u32) {
-    let prefix = capture.config().prefix;
+    // The header is written here, on a thread of the job's.
     match without_size_signal(|| writer_thread(capture, driver, device)) {
         Ok(thread) => {
             let before = block_signals();
@@ -101,15 +100,14 @@ pub(crate) fn spawn_writer(capture: &'static Capture, driver: &'static Driver, d
                 .spawn(move || run(capture, driver, thread));
             restore_signals(&before);
             if let Err(error) = spawned {
-                say(
-                    prefix,
-                    &format!("cannot start the writer thread, nothing is recorded: {error}"),
-                );
+                complain(format_args!(
+                    "cannot start the writer thread, nothing is recorded: {error}"
+                ));
                 capture.written(None);
             }
         }
         Err(text) => {
-            say(prefix, &format!("nothing is recorded: {text}"));
+            complain(format_args!("nothing is recorded: {text}"));
             capture.written(None);
         }
     }
@@ -117,24 +115,21 @@ pub(crate) fn spawn_writer(capture: &'static Capture, driver: &'static Driver, d
 
 fn run(capture: &'static Capture, driver: &'static Driver, thread: WriterThread) {
     let _ = driver.thread_capture_relaxed();
-    let prefix = capture.config().prefix;
     let path = thread.path().to_owned();
     let written = catch_unwind(AssertUnwindSafe(|| as_our_own(|| thread.run())));
     let outcome: Option<Outcome> = match written {
         Ok(Ok(outcome)) => Some(outcome),
         Ok(Err(error)) => {
             let path = path.display();
-            say(
-                prefix,
-                &format!("recording ends here, {path} holds what was written: {error}"),
-            );
+            complain(format_args!(
+                "recording ends here, {path} holds what was written: {error}"
+            ));
             None
         }
         Err(_) => {
-            say(
-                prefix,
-                "recording ends here: a fault in the writer thread, please report it",
-            );
+            complain(format_args!(
+                "recording ends here: a fault in the writer thread, please report it"
+            ));
             None
         }
     };
@@ -153,11 +148,11 @@ fn writer_thread(
     let started = capture.started().ok_or("CUPTI was not looked for")?;
     let template = config.trace.as_deref().unwrap_or_default();
     let place = Place::of_this_process();
-    let (file, path) = file::create(template, &place)
+    let file = TraceFile::create(template, &place)
         .map_err(|error| format!("cannot write the trace {template}: {error}"))?;
     let header = header(config, started, driver, device, &place);
     let assembler = Assembler::new(started.clock, config.iterations.is_some());
-    WriterThread::new(capture, file, path, &header, assembler).map_err(|error| error.to_string())
+    WriterThread::new(capture, file, &header, assembler).map_err(|error| error.to_string())
 }
 
 fn header(

@@ -2,7 +2,6 @@
 //! touches the file, blocks every signal (they are the job's) and is in RELAXED capture mode, so
 //! that a flush of CUPTI's cannot ruin a capture of the job's.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use transit_hook::ledger;
 use crate::assemble::{Assembler, Lost};
 use crate::capture::{Capture, Wake};
 use crate::collect::Collected;
+use crate::file::TraceFile;
 use crate::ring::Ring;
 use crate::told::Timed;
 use crate::wire;
@@ -46,7 +46,7 @@ pub struct Outcome {
 
 pub(crate) struct WriterThread {
     capture: &'static Capture,
-    writer: Writer<File>,
+    writer: Writer<TraceFile>,
     assembler: Assembler,
     path: PathBuf,
     rings: Vec<Arc<Ring>>,
@@ -66,12 +66,12 @@ pub(crate) struct WriterThread {
 impl WriterThread {
     pub(crate) fn new(
         capture: &'static Capture,
-        file: File,
-        path: PathBuf,
+        file: TraceFile,
         header: &Header,
         assembler: Assembler,
     ) -> Result<Self, Error> {
         let now = Instant::now();
+        let path = file.path().to_owned();
         Ok(Self {
             capture,
             writer: Writer::new(file, header)?,
@@ -249,9 +249,7 @@ impl WriterThread {
         let iterations = self.assembler.iterations();
         let migrations = self.migrations;
         let file = self.writer.finish()?;
-        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
-        // Kept open: the lock on it tells other processes of the job that the name is taken.
-        std::mem::forget(file);
+        let bytes = std::fs::metadata(file.path()).map_or(0, |metadata| metadata.len());
         Ok(Outcome {
             path: self.path,
             bytes,

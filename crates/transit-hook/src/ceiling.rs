@@ -18,7 +18,7 @@ use crate::driver::Driver;
 use crate::ledger::Sum;
 use crate::observer::Allocation;
 use crate::settings::Settings;
-use crate::{host, log};
+use crate::{host, kept, log};
 
 /// Kept free on a card under `TRANSIT_NO_OVERSUBSCRIBE`.
 const RESERVE_BYTES: u64 = 4 << 30;
@@ -354,8 +354,8 @@ fn take_lock(settings: &Settings, book: &Book, device: u32, uuid: [u8; 16]) -> b
     };
     // SAFETY: `file` is an open descriptor of ours.
     if unsafe { libc::flock(file, libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        // Kept open, and so locked, for the life of the process.
-        book.lock.store(file, Ordering::Release);
+        // Kept open, and so locked, for the life of the process; not in its children.
+        book.lock.store(kept::keep(file), Ordering::Release);
         return true;
     }
     close(file);
@@ -381,17 +381,6 @@ fn open_lock(path: &CStr) -> Option<i32> {
 fn close(file: i32) {
     // SAFETY: a descriptor of ours that nobody else uses.
     let _ = unsafe { libc::close(file) };
-}
-
-/// In a forked child: the locks are the parent's.
-pub(crate) fn forget_locks() {
-    for book in &BOOKS {
-        let file = book.lock.swap(-1, Ordering::AcqRel);
-        if file >= 0 {
-            // The child's copy of the descriptor; the parent keeps its own and the lock.
-            close(file);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::log;
 use crate::settings::Settings;
+use crate::spared::spared;
 
 const TITLE: &str = "# transit exclusions 1";
 /// Bytes of a file that are read; a rule is about 60.
@@ -165,7 +166,7 @@ fn append(path: &str, line: &str) -> Option<()> {
     }
     text.push_str(line);
     // One write: appended lines of several ranks do not mix.
-    (file.write(text.as_bytes()).ok()? == text.len()).then_some(())
+    (spared(|| file.write(text.as_bytes())).ok()? == text.len()).then_some(())
 }
 
 #[cfg(test)]

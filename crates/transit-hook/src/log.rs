@@ -1,12 +1,46 @@
 //! Lines on stderr without allocation or locks: formatted into a buffer on the stack and handed to
-//! `write(2)` in one piece, so that lines of several ranks do not mix.
+//! `write(2)` in one piece, so that lines of several ranks do not mix. Nothing is written where the
+//! job has closed its stderr and another file of its own lies there now.
 
 use core::fmt::{self, Write};
 
+use std::sync::OnceLock;
+
+use crate::kept::Identity;
+use crate::spared::spared;
 use crate::state;
 
-/// Longest line; the rest is cut off.
-const LINE_BYTES: usize = 1024;
+/// Longest line; the rest is cut off. A pipe takes as much in one piece.
+const LINE_BYTES: usize = 4096;
+
+/// What was behind stderr when the shim was loaded.
+static STDERR: OnceLock<Option<Identity>> = OnceLock::new();
+
+/// Runs when the library is loaded: later the job may have closed its stderr already.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = remember_stderr;
+
+extern "C" fn remember_stderr() {
+    let _ = STDERR.set(Identity::of(libc::STDERR_FILENO));
+}
+
+/// Whether descriptor 2 takes messages: it is what it was at the start, or the job has put a
+/// terminal, `/dev/null`, a log it appends to, or the place its stdout goes to there.
+fn takes_messages() -> bool {
+    let Some(now) = Identity::of(libc::STDERR_FILENO) else {
+        return false;
+    };
+    let before = STDERR.get().copied().flatten();
+    let as_stdout = || Identity::of(libc::STDOUT_FILENO).is_some_and(|out| out.same_file(&now));
+    // SAFETY: asks for the flags of an open descriptor.
+    let appends =
+        || unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_GETFL) } & libc::O_APPEND != 0;
+    before.is_some_and(|before| before.same_file(&now))
+        || now.is(libc::S_IFCHR)
+        || (now.is(libc::S_IFREG) && appends())
+        || as_stdout()
+}
 
 struct Line {
     bytes: [u8; LINE_BYTES],
@@ -55,8 +89,12 @@ fn write_line(text: fmt::Arguments<'_>) {
     let errno = errno_place();
     // SAFETY: the pointer is this thread's errno, valid for the thread's life.
     let saved = unsafe { *errno };
-    // SAFETY: `used` bytes of `bytes` are initialised; a failed write loses the line only.
-    let _ = unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.used) };
+    if takes_messages() {
+        // SAFETY: `used` bytes of `bytes` are initialised; a failed write loses the line only.
+        let _ = spared(|| unsafe {
+            libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.used)
+        });
+    }
     // SAFETY: as above.
     unsafe { *errno = saved };
 }

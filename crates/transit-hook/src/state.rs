@@ -1,7 +1,7 @@
 //! What the process' shim is doing: inert before `cuInit`, live, disabled, or a forked child that
 //! must not touch CUDA.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Once, OnceLock};
 
 use transit_format::ids::OpSeq;
@@ -9,7 +9,7 @@ use transit_format::ids::OpSeq;
 use crate::driver::{self as table, Driver};
 use crate::observer::Observer;
 use crate::settings::Settings;
-use crate::{callers, ceiling, exclusions, guard, ledger, log};
+use crate::{callers, exclusions, guard, kept, ledger, log};
 
 const INERT: u8 = 0;
 const STARTING: u8 = 1;
@@ -22,6 +22,9 @@ static OPS: AtomicU64 = AtomicU64::new(0);
 static CAPTURED_OPS: AtomicU64 = AtomicU64::new(0);
 static SHIM: OnceLock<Shim> = OnceLock::new();
 static DRIVER: OnceLock<Driver> = OnceLock::new();
+/// The process that went live. A child made past `fork` (`vfork`, a bare `clone`) runs no handler
+/// of ours and is known by its number.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 struct Shim {
     observer: &'static dyn Observer,
@@ -165,13 +168,26 @@ fn go_live() {
     // process must.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     close_before_what_is_loaded();
+    // SAFETY: as `atexit`'s handler; `quick_exit` runs no other handlers.
+    let _ = unsafe { at_quick_exit(at_exit) };
+    PROCESS.store(this_process(), Ordering::Release);
     shim.observer.started(driver);
     let _ = STATE.compare_exchange(STARTING, LIVE, Ordering::AcqRel, Ordering::Acquire);
 }
 
+unsafe extern "C" {
+    // Missing from the `libc` crate.
+    fn at_quick_exit(handler: extern "C" fn()) -> libc::c_int;
+}
+
+fn this_process() -> i32 {
+    // SAFETY: has no preconditions.
+    unsafe { libc::getpid() }
+}
+
 extern "C" fn in_child() {
     STATE.store(CHILD, Ordering::Release);
-    ceiling::forget_locks();
+    kept::close_in_child();
 }
 
 /// Makes the observer's closing run before the exit handlers of everything loaded until now. To be
@@ -192,7 +208,10 @@ extern "C" fn at_exit() {
 /// Tells the observer to finish, at most once and never in a forked child.
 pub(crate) fn close_once() {
     static CLOSED: AtomicBool = AtomicBool::new(false);
-    if STATE.load(Ordering::Acquire) == CHILD || DRIVER.get().is_none() {
+    if STATE.load(Ordering::Acquire) == CHILD
+        || DRIVER.get().is_none()
+        || PROCESS.load(Ordering::Acquire) != this_process()
+    {
         return;
     }
     if !CLOSED.swap(true, Ordering::AcqRel)

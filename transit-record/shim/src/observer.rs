@@ -1,7 +1,6 @@
 //! The recorder: passes on what the hooks see, settles after each op where a card is emulated, and
 //! says at the end what it has.
 
-use std::io::Write;
 use std::sync::OnceLock;
 
 use transit_capture::{Capture, Config, Outcome, SettleCounts};
@@ -97,7 +96,7 @@ impl Observer for Recorder {
         if let Some(outcome) = outcome {
             let counts = RECORDER.capture.settle_counts();
             let text = last_line(&outcome, config.card_bytes.map(|_| counts));
-            let _ = std::io::stderr().write_all(format!("{}: {text}\n", config.prefix).as_bytes());
+            transit_hook::log::say(format_args!("{text}"));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The replayer as the hooks see it: opens the plan when the driver is up, hands every event to
 //! the session, tells at the end what came of it. Whatever is wrong with the plan, the job runs.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::{Once, OnceLock};
 use std::{fs, process};
@@ -9,6 +9,7 @@ use std::{fs, process};
 use transit_capture::{Capture, Config, without_size_signal};
 use transit_format::trace::model::Drops;
 use transit_hook::driver::Driver;
+use transit_hook::log::complain;
 use transit_hook::observer::{Allocation, FunctionInfo, Observer, OpCall, StreamInfo};
 use transit_hook::settings::Settings;
 use transit_launch::template::{Place, expand};
@@ -37,7 +38,7 @@ pub(crate) struct Director {
 
 /// Says one line.
 fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{PREFIX}: {text}");
+    complain(format_args!("{text}"));
 }
 
 impl Director {
