@@ -492,6 +492,8 @@ impl Capture {
     /// Finishes the file, bounded in time, and says what became of it. `None` if none was begun or
     /// the writer did not come to an end in time; the file then holds whole blocks up to there.
     pub fn finish(&self) -> Option<Outcome> {
+        // CUPTI's own exit handlers come next; a thread that goes on launching must not meet them.
+        self.settler.close();
         if !self.writing.load(Ordering::Acquire) {
             self.close_window();
             return None;

@@ -1,12 +1,15 @@
 //! The emulated card's loop: after an op, wait for the device, read what moved in, move the oldest
 //! chunks over the limit back to the host.
 //!
-//! It never waits for ops of excluded callers: an unmatched send of NCCL's would never finish. While
-//! one is in flight only the op's own stream is waited for, and that for [`PATIENCE`] at most; then
-//! the op is left to the next ordinary op's turn. Nothing is done while any stream is captured.
+//! No wait is without bound: a stream may stand behind anything, be it another rank's half of a send
+//! or a value that this very thread writes next. Ops of excluded callers (NCCL) are never waited
+//! for: an unmatched send never finishes. Another op is waited for on its own stream, for
+//! [`PATIENCE`] at most while an excluded op is in flight, else for [`LONGEST`]; then it is left to a
+//! later op's turn, and nobody waits on its stream again until it is done. Nothing is done while any
+//! stream is captured.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use transit_hook::card::CHUNK_BYTES;
@@ -17,9 +20,13 @@ use crate::collect::Extent;
 /// Longest wait for one op while an excluded caller's op is in flight, and for another thread
 /// that is settling.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Longest wait for one op otherwise: faulting in a whole card of 80 GB takes as long.
+const LONGEST: Duration = Duration::from_secs(10);
 /// Longest wait of a capture's beginning for a thread that is settling: what settles waits for the
 /// device, and a capture begun meanwhile is lost.
-const CAPTURE_PATIENCE: Duration = Duration::from_secs(10);
+const CAPTURE_PATIENCE: Duration = Duration::from_secs(15);
+/// Queries of an event before the first sleep between two of them.
+const EAGER_QUERIES: u32 = 64;
 const POLL: Duration = Duration::from_micros(50);
 
 /// Counts for the header and the last line.
@@ -35,11 +42,54 @@ pub struct SettleCounts {
     pub refused: u64,
 }
 
-/// An op of an excluded caller that may still run: its event.
+/// An op that may still run: the event behind it.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     event: usize,
     context: usize,
+    stream: usize,
+}
+
+/// Ops that may still run, those that are done forgotten whenever somebody asks.
+#[derive(Debug)]
+struct Unfinished(Mutex<Vec<InFlight>>);
+
+impl Unfinished {
+    const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<InFlight>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, driver: &Driver, event: usize, stream: usize) {
+        let context = driver.ctx_current().unwrap_or(0);
+        self.list().push(InFlight {
+            event,
+            context,
+            stream,
+        });
+    }
+
+    /// Whether one of those that `which` holds for still runs. No lock is held over a driver call.
+    fn any(&self, driver: &Driver, which: impl Fn(&InFlight) -> bool) -> bool {
+        let mut list = std::mem::take(&mut *self.list());
+        list.retain(|op| {
+            let done = driver.event_query(op.event).unwrap_or(true);
+            if done {
+                let _ = driver.event_destroy(op.event);
+            }
+            !done
+        });
+        let found = list.iter().any(which);
+        self.list().append(&mut list);
+        found
+    }
+
+    fn forget(&self, context: usize) {
+        self.list().retain(|op| op.context != context);
+    }
 }
 
 /// One process' settling.
@@ -47,18 +97,20 @@ struct InFlight {
 pub(crate) struct Settler {
     busy: Mutex<bool>,
     idle: Condvar,
+    /// The process ends: CUPTI may be gone at any moment.
+    closed: AtomicBool,
     /// Streams of the job under capture.
     captures: AtomicI64,
-    in_flight: Mutex<Vec<InFlight>>,
+    /// Ops of excluded callers.
+    excluded: Unfinished,
+    /// Ops that were not done in time: what comes behind them is not waited for.
+    given_up: Unfinished,
     /// Our own stream in each context.
     streams: Mutex<Vec<(usize, usize)>>,
     settled: AtomicU64,
     deferred: AtomicU64,
     evicted_bytes: AtomicU64,
     refused: AtomicU64,
-    /// An excluded caller's op has been seen: the whole context is never waited for again.
-    shared: AtomicBool,
-    broken: AtomicBool,
 }
 
 /// Held by the one thread that settles.
@@ -76,15 +128,15 @@ impl Settler {
         Self {
             busy: Mutex::new(false),
             idle: Condvar::new(),
+            closed: AtomicBool::new(false),
             captures: AtomicI64::new(0),
-            in_flight: Mutex::new(Vec::new()),
+            excluded: Unfinished::new(),
+            given_up: Unfinished::new(),
             streams: Mutex::new(Vec::new()),
             settled: AtomicU64::new(0),
             deferred: AtomicU64::new(0),
             evicted_bytes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            shared: AtomicBool::new(false),
-            broken: AtomicBool::new(false),
         }
     }
 
@@ -101,6 +153,17 @@ impl Settler {
         }
     }
 
+    /// Gives no more turns and waits, not for long, for a thread that has one.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let _idle = self.idle.wait_timeout_while(busy, PATIENCE, |busy| *busy);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
     /// Whether any stream is captured.
     pub(crate) fn captured(&self) -> bool {
         self.captures.load(Ordering::SeqCst) > 0
@@ -114,81 +177,42 @@ impl Settler {
             .idle
             .wait_timeout_while(busy, PATIENCE, |busy| *busy)
             .unwrap_or_else(PoisonError::into_inner);
-        if *busy || self.captured() {
+        if *busy || self.captured() || self.is_closed() {
             return None;
         }
         *busy = true;
         Some(Turn(self))
     }
 
-    /// Remembers an excluded caller's op, so that nobody waits for it.
+    /// Remembers an excluded caller's op, so that nobody waits long for what may need it.
     pub(crate) fn excluded(&self, driver: &Driver, op: &OpCall<'_>) {
-        self.shared.store(true, Ordering::Relaxed);
-        let Ok(event) = driver.event_create() else {
-            self.broken.store(true, Ordering::Relaxed);
-            return;
-        };
-        if driver.event_record(event, op.stream_handle).is_err() {
-            let _ = driver.event_destroy(event);
-            return;
+        if let Some(event) = event_behind(driver, op.stream_handle) {
+            self.excluded.push(driver, event, op.stream_handle);
         }
-        let context = driver.ctx_current().unwrap_or(0);
-        let mut list = self
-            .in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        list.push(InFlight { event, context });
     }
 
-    /// Whether an excluded caller's op may still run. Forgets those that are done.
-    fn waits_for_others(&self, driver: &Driver) -> bool {
-        let mut list = {
-            let mut list = self
-                .in_flight
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *list)
-        };
-        list.retain(|in_flight| {
-            let done = driver.event_query(in_flight.event).unwrap_or(true);
-            if done {
-                let _ = driver.event_destroy(in_flight.event);
-            }
-            !done
-        });
-        let waits = !list.is_empty();
-        if waits {
-            self.in_flight
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .append(&mut list);
-        }
-        waits
-    }
-
-    /// Waits until `op` has run. False if that may never be.
+    /// Waits until `op` has run. False if it did not in time: it may have to wait for what this
+    /// thread or another rank does next.
     pub(crate) fn wait(&self, driver: &Driver, op: &OpCall<'_>) -> bool {
-        if self.broken.load(Ordering::Relaxed) {
+        let stream = op.stream_handle;
+        if self.given_up.any(driver, |op| op.stream == stream) {
             return false;
         }
-        if !self.shared.load(Ordering::Relaxed) {
-            return driver.ctx_synchronize().is_ok();
-        }
-        let alone = !self.waits_for_others(driver);
-        let Ok(event) = driver.event_create() else {
+        let patience = if self.excluded.any(driver, |_| true) {
+            PATIENCE
+        } else {
+            LONGEST
+        };
+        let Some(event) = event_behind(driver, stream) else {
             return false;
         };
-        let began = Instant::now();
-        let mut done = driver.event_record(event, op.stream_handle).is_ok();
-        while done && !driver.event_query(event).unwrap_or(true) {
-            if !alone && began.elapsed() > PATIENCE {
-                done = false;
-            } else {
-                std::thread::sleep(POLL);
-            }
+        let over = || self.is_closed() || driver.event_query(event).unwrap_or(true);
+        if done_within(patience, over) {
+            let _ = driver.event_destroy(event);
+            return !self.is_closed();
         }
-        let _ = driver.event_destroy(event);
-        done
+        self.given_up.push(driver, event, stream);
+        false
     }
 
     /// Our stream in the current context; it never synchronises with the job's.
@@ -210,11 +234,9 @@ impl Settler {
     pub(crate) fn forget(&self, context: usize) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|(of, _)| *of != context);
-        let mut list = self
-            .in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        list.retain(|in_flight| in_flight.context != context);
+        drop(streams);
+        self.excluded.forget(context);
+        self.given_up.forget(context);
     }
 
     /// Moves `extents` to the host in requests of at most one chunk, and waits for that. Returns
@@ -266,6 +288,35 @@ impl Settler {
     }
 }
 
+/// An event recorded behind everything on `stream` so far.
+fn event_behind(driver: &Driver, stream: usize) -> Option<usize> {
+    let event = driver.event_create().ok()?;
+    if driver.event_record(event, stream).is_err() {
+        let _ = driver.event_destroy(event);
+        return None;
+    }
+    Some(event)
+}
+
+/// Asks until the answer is yes, for `patience` at most; most ops are done at once, so the first
+/// questions come without a pause.
+fn done_within(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    let mut asked = 0;
+    while !done() {
+        if began.elapsed() > patience {
+            return false;
+        }
+        if asked < EAGER_QUERIES {
+            asked += 1;
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(POLL);
+        }
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,6 +328,8 @@ mod tests {
         assert!(settler.turn().is_none());
         drop(turn);
         assert!(settler.turn().is_some());
+        settler.close();
+        assert!(settler.turn().is_none(), "the process ends");
     }
 
     #[test]
@@ -288,6 +341,17 @@ mod tests {
         assert!(settler.captured());
         settler.capturing(false);
         assert!(!settler.captured());
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_answer_comes_and_when_patience_does() {
+        let mut left = 2 * EAGER_QUERIES;
+        let counted = || {
+            left -= 1;
+            left == 0
+        };
+        assert!(done_within(LONGEST, counted));
+        assert!(!done_within(Duration::ZERO, || false));
     }
 
     #[test]
