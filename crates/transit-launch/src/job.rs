@@ -24,9 +24,20 @@ pub struct Job {
     since: SystemTime,
 }
 
-/// File times come from a clock that ticks up to a hundred times a second, so a file made just
-/// after the launch can look this much older than it.
-const FILE_TIME_TICK: Duration = Duration::from_millis(10);
+/// The time as files get it: their clock ticks up to a thousand times a second and lags behind the
+/// precise one, so that a file made just after a launch would look older than it by that. By the
+/// files' own clock what came before is older, but for a file of the very same tick.
+fn file_time() -> SystemTime {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a live local of the type asked for.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now) };
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or(0);
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
+}
 
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +58,7 @@ impl Job {
             Failure::own("no command given; write it after `--`, as in `-- python train.py`")
         })?;
         let program = program::find(name)?;
-        let since = SystemTime::now() - FILE_TIME_TICK;
+        let since = file_time();
         Ok(Self {
             program,
             command: command.to_vec(),
@@ -155,6 +166,23 @@ mod tests {
 
     fn words(words: &[&str]) -> Vec<OsString> {
         words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_file_is_older_than_a_launch_only_if_it_was_there_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let time = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::metadata(&path).unwrap().modified().unwrap()
+        };
+        let before = time("before");
+        // Until the clock of the files has gone on: a few milliseconds.
+        while file_time() <= before {
+            std::thread::yield_now();
+        }
+        let since = Job::new(&words(&["true"])).unwrap().since();
+        assert!(before < since && since <= time("after"));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! `{rank}`, `{local_rank}`, `{host}` and `{pid}` stand for what they say. A template without
 //! `{rank}`, `{local_rank}` or `{pid}` gets `.rankN` before its ending where a launcher announced
-//! more than one rank, so that ranks never write over each other.
+//! more than one rank, so that ranks never write over each other. Who announces what is in the
+//! table of launchers below.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -16,33 +17,69 @@ pub struct Place {
     pub local_rank: Option<u32>,
     /// Number of ranks, if announced.
     pub ranks: Option<u32>,
+    /// Number of ranks on this host, if announced.
+    pub local_ranks: Option<u32>,
     /// Host name.
     pub host: String,
     /// Process id.
     pub pid: u32,
 }
 
-/// Variables of torchrun, Slurm, Open MPI, MPICH/Hydra and MVAPICH, in the order they are tried.
-const RANK: [&str; 5] = [
-    "RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMI_RANK",
-    "MV2_COMM_WORLD_RANK",
-    "SLURM_PROCID",
-];
-const LOCAL_RANK: [&str; 5] = [
-    "LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-    "MV2_COMM_WORLD_LOCAL_RANK",
-    "SLURM_LOCALID",
-];
-const RANKS: [&str; 5] = [
-    "WORLD_SIZE",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-    "MV2_COMM_WORLD_SIZE",
-    "SLURM_NTASKS",
+/// What one kind of launcher tells its ranks.
+struct Launcher {
+    rank: &'static str,
+    ranks: &'static [&'static str],
+    local_rank: &'static [&'static str],
+    local_ranks: &'static [&'static str],
+}
+
+/// Launchers in the order they are asked, the innermost first: under Slurm each task may be an agent
+/// that starts ranks of its own. The first that gives both a rank and a number of ranks decides
+/// (a lone `RANK` says nothing: shells and images set it for their own ends); what it leaves open is
+/// taken from a later one that speaks of the same rank.
+const LAUNCHERS: [Launcher; 6] = [
+    // torchrun, and deepspeed and accelerate after it
+    Launcher {
+        rank: "RANK",
+        ranks: &["WORLD_SIZE"],
+        local_rank: &["LOCAL_RANK"],
+        local_ranks: &["LOCAL_WORLD_SIZE"],
+    },
+    // Open MPI's mpirun
+    Launcher {
+        rank: "OMPI_COMM_WORLD_RANK",
+        ranks: &["OMPI_COMM_WORLD_SIZE"],
+        local_rank: &["OMPI_COMM_WORLD_LOCAL_RANK"],
+        local_ranks: &["OMPI_COMM_WORLD_LOCAL_SIZE"],
+    },
+    // MVAPICH2
+    Launcher {
+        rank: "MV2_COMM_WORLD_RANK",
+        ranks: &["MV2_COMM_WORLD_SIZE"],
+        local_rank: &["MV2_COMM_WORLD_LOCAL_RANK"],
+        local_ranks: &["MV2_COMM_WORLD_LOCAL_SIZE"],
+    },
+    // MPICH and Intel MPI (Hydra); Cray's PMI has names of its own for what is local
+    Launcher {
+        rank: "PMI_RANK",
+        ranks: &["PMI_SIZE"],
+        local_rank: &["MPI_LOCALRANKID", "PMI_LOCAL_RANK"],
+        local_ranks: &["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"],
+    },
+    // PMIx alone names no number of ranks; whoever runs it does
+    Launcher {
+        rank: "PMIX_RANK",
+        ranks: &["PMIX_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        local_rank: &["SLURM_LOCALID"],
+        local_ranks: &[],
+    },
+    // Slurm's srun
+    Launcher {
+        rank: "SLURM_PROCID",
+        ranks: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        local_rank: &["SLURM_LOCALID"],
+        local_ranks: &[],
+    },
 ];
 
 impl Place {
@@ -50,29 +87,61 @@ impl Place {
     #[must_use]
     pub fn of_this_process() -> Self {
         Self::from(
-            |name| std::env::var(name).ok(),
+            &|name| std::env::var(name).ok(),
             host_name(),
             std::process::id(),
         )
     }
 
-    fn from(get: impl Fn(&str) -> Option<String>, host: String, pid: u32) -> Self {
-        let first = |names: &[&str]| {
-            names
-                .iter()
-                .find_map(|name| get(name)?.trim().parse::<u32>().ok())
-        };
-        // A lone `RANK` says nothing: shells and images set it for their own ends.
-        let ranks = first(&RANKS);
-        let rank = first(&RANK).filter(|_| ranks.is_some());
-        Self {
-            rank,
-            local_rank: first(&LOCAL_RANK).filter(|_| rank.is_some()),
-            ranks,
+    fn from(get: &dyn Fn(&str) -> Option<String>, host: String, pid: u32) -> Self {
+        let number = |name: &str| get(name)?.trim().parse::<u32>().ok();
+        let first = |names: &[&str]| names.iter().find_map(|name| number(name));
+        let mut place = Self {
             host,
             pid,
+            ..Self::default()
+        };
+        for launcher in &LAUNCHERS {
+            let (Some(rank), Some(ranks)) = (number(launcher.rank), first(launcher.ranks)) else {
+                continue;
+            };
+            if *place.rank.get_or_insert(rank) != rank || *place.ranks.get_or_insert(ranks) != ranks
+            {
+                continue;
+            }
+            place.local_rank = place.local_rank.or_else(|| first(launcher.local_rank));
+            place.local_ranks = place.local_ranks.or_else(|| first(launcher.local_ranks));
+            if launcher.rank == "SLURM_PROCID" {
+                place.local_ranks = place.local_ranks.or_else(|| tasks_here(get));
+            }
+        }
+        place
+    }
+}
+
+/// How many tasks of a Slurm step this node runs: `4`, or by node as in `4(x2),3`.
+fn tasks_here(get: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
+    let node = get("SLURM_NODEID").and_then(|node| node.trim().parse::<u32>().ok());
+    let lists = ["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"];
+    let listed = lists
+        .iter()
+        .find_map(|name| tasks_on(&get(name)?, node.unwrap_or(0)));
+    listed.or_else(|| get("SLURM_NTASKS_PER_NODE")?.trim().parse().ok())
+}
+
+fn tasks_on(list: &str, node: u32) -> Option<u32> {
+    let mut nodes_before = 0_u32;
+    for part in list.trim().split(',') {
+        let (tasks, times) = match part.split_once("(x") {
+            Some((tasks, times)) => (tasks, times.strip_suffix(')')?.parse::<u32>().ok()?),
+            None => (part, 1),
+        };
+        nodes_before = nodes_before.checked_add(times)?;
+        if node < nodes_before {
+            return tasks.trim().parse().ok();
         }
     }
+    None
 }
 
 fn host_name() -> String {
@@ -206,6 +275,7 @@ mod tests {
             rank,
             local_rank: rank,
             ranks,
+            local_ranks: None,
             host: "node7".into(),
             pid: 42,
         }
@@ -234,30 +304,88 @@ mod tests {
         assert_eq!(name("{pid}-{local_rank}", None, None), "42-0");
     }
 
+    /// Rank, ranks, local rank and local ranks.
+    fn read(pairs: &[(&str, &str)]) -> [Option<u32>; 4] {
+        let get = |name: &str| {
+            let pair = pairs.iter().find(|pair| pair.0 == name);
+            pair.map(|pair| pair.1.to_owned())
+        };
+        let place = Place::from(&get, "h".into(), 1);
+        [place.rank, place.ranks, place.local_rank, place.local_ranks]
+    }
+
+    const TORCHRUN: [(&str, &str); 4] = [
+        ("RANK", "5"),
+        ("WORLD_SIZE", "8"),
+        ("LOCAL_RANK", "1"),
+        ("LOCAL_WORLD_SIZE", "4"),
+    ];
+    const SLURM: [(&str, &str); 5] = [
+        ("SLURM_PROCID", "2"),
+        ("SLURM_NTASKS", "7"),
+        ("SLURM_LOCALID", "0"),
+        ("SLURM_TASKS_PER_NODE", "2(x2),3"),
+        ("SLURM_NODEID", "1"),
+    ];
+
     #[test]
     fn ranks_come_from_whatever_launcher_there_is() {
-        let from = |pairs: &'static [(&str, &str)]| {
-            let get = |name: &str| {
-                pairs
-                    .iter()
-                    .find(|pair| pair.0 == name)
-                    .map(|pair| pair.1.to_owned())
-            };
-            Place::from(get, "h".into(), 1)
+        let all = |rank, ranks, local, locals| [Some(rank), Some(ranks), Some(local), Some(locals)];
+        assert_eq!(read(&TORCHRUN), all(5, 8, 1, 4));
+        assert_eq!(read(&SLURM), all(2, 7, 0, 2));
+        let of = |prefix: &str| {
+            let names =
+                ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"].map(|end| prefix.to_owned() + end);
+            let [rank, ranks, local, locals] = &names;
+            read(&[(rank, "3"), (ranks, "4"), (local, "1"), (locals, "2")])
         };
-        let torchrun = from(&[("RANK", "5"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "8")]);
-        assert_eq!((torchrun.rank, torchrun.local_rank), (Some(5), Some(1)));
-        let slurm = from(&[
-            ("SLURM_PROCID", "2"),
-            ("SLURM_LOCALID", "0"),
-            ("SLURM_NTASKS", "4"),
-        ]);
-        assert_eq!((slurm.rank, slurm.ranks), (Some(2), Some(4)));
+        assert_eq!(of("OMPI_COMM_WORLD_"), all(3, 4, 1, 2));
+        assert_eq!(of("MV2_COMM_WORLD_"), all(3, 4, 1, 2));
+        assert_eq!(of("PMI_"), all(3, 4, 1, 2));
+        let hydra = [("MPI_LOCALRANKID", "1"), ("MPI_LOCALNRANKS", "2")];
         assert_eq!(
-            from(&[("RANK", "5")]).rank,
-            None,
+            read(&[&[("PMI_RANK", "3"), ("PMI_SIZE", "4")], &hydra[..]].concat()),
+            all(3, 4, 1, 2)
+        );
+        assert_eq!(
+            read(&[("RANK", "5")]),
+            [None; 4],
             "no number of ranks beside it"
         );
+        assert_eq!(read(&[("RANK", "x"), ("WORLD_SIZE", "2")]), [None; 4]);
+    }
+
+    #[test]
+    fn the_innermost_launcher_decides_and_others_fill_gaps_only_for_the_same_rank() {
+        // Each Slurm task is a torchrun agent.
+        assert_eq!(
+            read(&[&TORCHRUN[..], &SLURM[..]].concat()),
+            [Some(5), Some(8), Some(1), Some(4)]
+        );
+        // srun starts the ranks itself, and a script has exported two of torchrun's names.
+        let script = [("RANK", "2"), ("WORLD_SIZE", "7")];
+        assert_eq!(
+            read(&[&script[..], &SLURM[..]].concat()),
+            [Some(2), Some(7), Some(0), Some(2)]
+        );
+        // `RANK` is an image's, for its own ends.
+        assert_eq!(read(&[&[("RANK", "9")], &SLURM[..]].concat())[0], Some(2));
+        // The same names speak of another rank: nothing of theirs is ours.
+        let other = [("RANK", "1"), ("WORLD_SIZE", "7")];
+        assert_eq!(
+            read(&[&other[..], &SLURM[..]].concat()),
+            [Some(1), Some(7), None, None]
+        );
+    }
+
+    #[test]
+    fn tasks_are_counted_by_node() {
+        assert_eq!(tasks_on("8", 0), Some(8));
+        assert_eq!(tasks_on("4(x2),3", 1), Some(4));
+        assert_eq!(tasks_on("4(x2),3", 2), Some(3));
+        assert_eq!(tasks_on("4(x2),3", 3), None);
+        assert_eq!(tasks_on("4(x", 0), None);
+        assert_eq!(tasks_on("", 0), None);
     }
 
     #[test]
