@@ -67,22 +67,16 @@ impl Issuer<'_> {
 
     /// Does `action` on an address range.
     pub(crate) fn act(&self, action: Action, address: u64, bytes: u64, target: Target) {
-        let Target { device, stream } = target;
+        let device = target.device;
         match action {
-            Action::PrefetchToDevice => {
-                let prefetched = in_requests(address, bytes, PREFETCH_BYTES, |address, bytes| {
-                    self.count(
-                        self.driver
-                            .mem_prefetch_to_device(address, bytes, device, stream),
-                    )
-                });
-                add(&self.tally.prefetched_bytes, prefetched);
-            }
-            Action::EvictToHost => {
-                let evicted = in_requests(address, bytes, EVICT_BYTES, |address, bytes| {
-                    self.count(self.driver.mem_prefetch_to_host(address, bytes, stream))
-                });
-                add(&self.tally.evicted_bytes, evicted);
+            Action::PrefetchToDevice | Action::EvictToHost => {
+                let moved = self.send(action, address, bytes, target);
+                let counter = if action == Action::EvictToHost {
+                    &self.tally.evicted_bytes
+                } else {
+                    &self.tally.prefetched_bytes
+                };
+                add(counter, moved);
             }
             Action::AdviseAccessedBy => {
                 let outcome = self.driver.advise_accessed_by(address, bytes, device);
@@ -97,6 +91,22 @@ impl Issuer<'_> {
                 self.advised(outcome, bytes);
             }
         }
+    }
+
+    /// Asks for a range to come to the device or go to the host; the bytes that were asked for.
+    pub(crate) fn send(&self, action: Action, address: u64, bytes: u64, target: Target) -> u64 {
+        let Target { device, stream } = target;
+        if action == Action::EvictToHost {
+            return in_requests(address, bytes, EVICT_BYTES, |address, bytes| {
+                self.count(self.driver.mem_prefetch_to_host(address, bytes, stream))
+            });
+        }
+        in_requests(address, bytes, PREFETCH_BYTES, |address, bytes| {
+            self.count(
+                self.driver
+                    .mem_prefetch_to_device(address, bytes, device, stream),
+            )
+        })
     }
 
     /// Takes back what [`Issuer::act`] advised.

@@ -10,6 +10,7 @@ mod guarded;
 mod issue;
 mod load;
 mod placed;
+mod prepare;
 mod rebase;
 mod session;
 mod tally;

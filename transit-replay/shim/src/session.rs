@@ -19,6 +19,7 @@ use crate::guarded::Guarded;
 use crate::issue::{Issuer, Target};
 use crate::load::Loaded;
 use crate::placed::Placed;
+use crate::prepare::{self, LEAST_BYTES, Placements};
 use crate::rebase::{self, PIECES, Piece};
 use crate::tally::{Summary, Tally, add};
 
@@ -170,7 +171,54 @@ impl Session {
         if verdict.steps.count > 0 || verdict.midpoint || verdict.settle.is_some() {
             self.act(call, &verdict);
         }
+        if !verdict.followed && prepare::wanted(call) {
+            self.unless_capturing(|| self.prepare(call));
+        }
         verdict
+    }
+
+    /// Sends the ranges of a copy that the plan does not direct to where it should find them.
+    #[cold]
+    fn prepare(&self, call: &OpCall<'_>) {
+        let placed = Placements {
+            script: &self.script,
+            bindings: &self.bindings,
+        };
+        let large = call
+            .pointers
+            .iter()
+            .filter(|pointer| pointer.bytes >= LEAST_BYTES);
+        let mut sent = 0;
+        for pointer in large {
+            let found = match self.ledger.try_lock() {
+                Ok(ledger) => ledger.find(pointer.alloc.0).copied(),
+                Err(_) => None,
+            };
+            let Some(live) = found.filter(|live| live.converted) else {
+                continue;
+            };
+            let target = Target {
+                device: live.device,
+                stream: call.stream_handle,
+            };
+            let bytes = live.bytes.saturating_sub(pointer.offset).min(pointer.bytes);
+            let from = live.address.saturating_add(pointer.offset);
+            // More than that would evict its own beginning.
+            let to = from.saturating_add(bytes.min(self.card_bytes(live.device) / 2));
+            placed.each((from, to), live.advised, &mut |action, (from, to)| {
+                sent += self.issuer().send(action, from, to - from, target);
+            });
+        }
+        add(&self.tally.prepared, u64::from(sent > 0));
+        add(&self.tally.prepared_bytes, sent);
+    }
+
+    /// What the device holds, or its emulated card.
+    fn card_bytes(&self, device: u32) -> u64 {
+        match self.script.shape.card_bytes {
+            0 => self.driver.device_total_bytes(device).unwrap_or(0),
+            emulated => emulated,
+        }
     }
 
     /// Whether the plan's steps may be issued where it has an emulated card.

@@ -18,6 +18,10 @@ pub(crate) struct Tally {
     pub(crate) evicted_bytes: AtomicU64,
     /// Bytes advised.
     pub(crate) advised_bytes: AtomicU64,
+    /// Copies outside the plan whose ranges were sent where the copy should find them ...
+    pub(crate) prepared: AtomicU64,
+    /// ... and the bytes asked for.
+    pub(crate) prepared_bytes: AtomicU64,
     /// Driver calls that failed; the job never hears of them.
     pub(crate) errors: AtomicU64,
     /// The last such error's number.
@@ -126,6 +130,14 @@ impl Summary {
         if get(&tally.evicted_bytes) > 0 {
             let _ = write!(line, ", {} evicted", human(get(&tally.evicted_bytes)));
         }
+        if get(&tally.prepared) > 0 {
+            let _ = write!(
+                line,
+                ", {} copies prepared ({})",
+                get(&tally.prepared),
+                human(get(&tally.prepared_bytes))
+            );
+        }
         if get(&tally.errors) > 0 {
             let last = get(&tally.last_error);
             let _ = write!(
@@ -163,6 +175,8 @@ impl Summary {
             ("prefetched_bytes", get(&tally.prefetched_bytes)),
             ("evicted_bytes", get(&tally.evicted_bytes)),
             ("advised_bytes", get(&tally.advised_bytes)),
+            ("copies_prepared", get(&tally.prepared)),
+            ("prepared_bytes", get(&tally.prepared_bytes)),
             ("ranges_unresolved", get(&tally.unresolved)),
             ("skipped_under_capture", get(&tally.under_capture)),
             ("driver_errors", get(&tally.errors)),

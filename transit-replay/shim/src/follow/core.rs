@@ -60,6 +60,9 @@ pub(crate) struct Verdict {
     pub(crate) settle: Option<bool>,
     /// The main stream is in step.
     pub(crate) tracking: bool,
+    /// The op is one of the plan's, on the data the plan has it on or with steps of its own, and
+    /// the plan is known to be this job's: it knows what the op needs.
+    pub(crate) followed: bool,
     /// The op came where it was expected: no step before it was passed over.
     pub(crate) in_order: bool,
     /// With this op begins an iteration that follows a completed one: a plan with an emulated card
@@ -419,6 +422,8 @@ impl Follower {
         let Some(record) = self.script.op(lane.plan as usize, taken.at) else {
             return verdict;
         };
+        let known = taken.agreement.plain() || record.steps > 0;
+        verdict.followed = verdict.tracking && self.proven && known;
         self.counters.elsewhere += u64::from(!taken.agreement.plain());
         // A job's first iteration is like no other: its optimizer state and its allocator's blocks
         // come to be in it.

@@ -18,7 +18,10 @@ pub(crate) struct Live {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
     pub(crate) device: u32,
-    advised: bool,
+    /// Made managed by us, so that the job has no wishes about its place.
+    pub(crate) converted: bool,
+    /// The device has been told to reach it in place.
+    pub(crate) advised: bool,
 }
 
 /// How sure a binding is.
@@ -131,6 +134,7 @@ impl Ledger {
             address: allocation.address,
             bytes: allocation.bytes,
             device: allocation.device,
+            converted: allocation.converted,
             advised: false,
         };
         let place = self.live.partition_point(|other| other.id < live.id);
