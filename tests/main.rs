@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod checkpoints;
 mod cudart;
 mod deps;
 mod dlsym;
@@ -23,6 +24,7 @@ mod launches;
 mod memory_paths;
 mod neighbours;
 mod policies;
+mod ranks;
 mod recorder;
 mod seeded_faults;
 mod storms;

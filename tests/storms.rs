@@ -14,7 +14,7 @@ use crate::util::{build, record};
 const MOST_SECONDS: &str = "120";
 
 /// A command that is killed when it hangs.
-fn bounded(gpu: &SoftGpu, program: &Path) -> Command {
+pub(crate) fn bounded(gpu: &SoftGpu, program: &Path) -> Command {
     let mut command = gpu.command("timeout");
     command
         .args(["--foreground", "-s", "KILL", MOST_SECONDS])
@@ -45,7 +45,7 @@ pub(crate) fn plan_of(gpu: &SoftGpu, trace: &Path) -> PathBuf {
     }
 }
 
-fn assert_same(bare: &Output, run: &Output, name: &str) {
+pub(crate) fn assert_same(bare: &Output, run: &Output, name: &str) {
     let text = String::from_utf8_lossy(&run.stderr).into_owned();
     assert_eq!(
         String::from_utf8_lossy(&bare.stdout),
@@ -56,7 +56,7 @@ fn assert_same(bare: &Output, run: &Output, name: &str) {
 }
 
 /// Runs a program in all four ways; returns what it printed.
-fn survives_on(gpu: &SoftGpu, program: &Path, arguments: &[&str]) -> String {
+pub(crate) fn survives_on(gpu: &SoftGpu, program: &Path, arguments: &[&str]) -> String {
     let bare = bounded(gpu, program).args(arguments).output().unwrap();
     let launcher = |name: &str, options: &[&dyn AsRef<std::ffi::OsStr>]| {
         let mut command = bounded(gpu, &artifacts().join(name));
