@@ -1,7 +1,7 @@
-//! Section 4.3 of the paper, run again: its headline numbers, which of its unstated choices each depends
-//! on, and what every other choice would have given. One default (completed jobs only) was chosen after
-//! seeing what row 6 needs, so that row's agreement proves little; nothing else is fitted. Where ours differ, the
-//! report says so and what assumption would be needed.
+//! Section 4.3 of the paper, run again: its headline numbers, which of its unstated choices each
+//! depends on, and what every other choice would have given. One default (completed jobs only) was
+//! chosen after seeing what row 6 needs, so that row's agreement proves little; nothing else is
+//! fitted. Where ours differ, the report says so and what assumption would be needed.
 
 pub mod answers;
 pub mod choices;
