@@ -326,7 +326,7 @@ fn field_report_14_and_15_a_library_of_communication_is_known_however_it_was_loa
     // Taken off the list, its memory is converted like anybody's.
     let included = recorded(&gpu, &["--include", "libnccl"], &linked, &[]);
     assert_same(&first, &included);
-    assert_eq!(callers(&gpu), expect(true));
+    assert_eq!(callers(&gpu), expect(true), "{}", err(&included));
     let loaded = compile(&gpu, "owned.c", &[&cuda]);
     let path = [nccl.to_str().unwrap()];
     let bare = bare(&gpu, &loaded, &path);

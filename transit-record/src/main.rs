@@ -144,7 +144,9 @@ fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
 }
 
 fn prepare(arguments: &Arguments, output: &str, shim: &Path) -> Result<Job, Failure> {
-    let job = Job::new(&arguments.job)?.setting("TRANSIT_TRACE", output);
+    let job = Job::new(&arguments.job)?
+        .writes(output)
+        .setting("TRANSIT_TRACE", output);
     let mut job = if arguments.inject {
         job.setting(INJECTION, shim)
     } else {

@@ -128,6 +128,9 @@ fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
 
 fn prepare(arguments: &Arguments, shim: &Path, card_bytes: u64) -> Result<Job, Failure> {
     let mut job = Job::new(&arguments.command)?.preload(shim);
+    if let Some(trace) = arguments.trace.as_deref() {
+        job = job.writes(&absolute(trace));
+    }
     let texts = [
         ("TRANSIT_PLAN", Some(absolute(&arguments.plan))),
         ("TRANSIT_TRACE", arguments.trace.as_deref().map(absolute)),

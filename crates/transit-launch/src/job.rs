@@ -6,9 +6,9 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::{Failure, program, signals};
+use crate::{Failure, program, signals, template};
 
 /// Environment variable that tells shims when the launcher started, in nanoseconds since the Unix
 /// epoch: a file younger than that belongs to another process of the same job.
@@ -24,9 +24,13 @@ pub struct Job {
     since: SystemTime,
 }
 
-/// The time as files get it: their clock ticks up to a thousand times a second and lags behind the
-/// precise one, so that a file made just after a launch would look older than it by that. By the
-/// files' own clock what came before is older, but for a file of the very same tick.
+/// Longer than a tick of any kernel's file clock (10 ms at 100 Hz).
+const LONGEST_TICK: Duration = Duration::from_millis(50);
+
+/// The time as files get it: their clock ticks a hundred to a thousand times a second and lags
+/// behind the precise one, so that a file made just after a launch would look older than it by that.
+/// By the files' own clock what came before is older, but for a file of the very same tick
+/// ([`Job::writes`]).
 fn file_time() -> SystemTime {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -66,6 +70,22 @@ impl Job {
             settings: Vec::new(),
             since,
         })
+    }
+
+    /// What the job writes under `template`'s names is told apart by age from what earlier jobs left
+    /// there: waits until the files' clock has passed the youngest of those, a few milliseconds at
+    /// most. One from the future (another host's clock) is waited for no longer.
+    #[must_use]
+    pub fn writes(mut self, template: &str) -> Self {
+        let there = template::written(template, self.since);
+        let times = there.iter().filter_map(|path| path.metadata().ok());
+        let youngest = times.filter_map(|metadata| metadata.modified().ok()).max();
+        let end = Instant::now() + LONGEST_TICK;
+        while youngest.is_some_and(|at| at >= self.since) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+            self.since = file_time();
+        }
+        self
     }
 
     /// No file of the job is older than this; for [`crate::template::written`].
@@ -176,13 +196,22 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             std::fs::metadata(&path).unwrap().modified().unwrap()
         };
-        let before = time("before");
-        // Until the clock of the files has gone on: a few milliseconds.
-        while file_time() <= before {
-            std::thread::yield_now();
+        // Most of these are launched within the tick of the file's last change.
+        for _ in 0..20 {
+            let before = time("before");
+            let job = Job::new(&words(&["true"])).unwrap();
+            let since = job.writes(path.to_str().unwrap()).since();
+            assert!(before < since && since <= time("after"));
         }
-        let since = Job::new(&words(&["true"])).unwrap().since();
-        assert!(before < since && since <= time("after"));
+    }
+
+    #[test]
+    fn a_file_from_the_future_is_not_waited_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let hour = SystemTime::now() + Duration::from_secs(3600);
+        file.as_file().set_modified(hour).unwrap();
+        let job = Job::new(&words(&["true"])).unwrap();
+        assert!(job.writes(file.path().to_str().unwrap()).since() < hour);
     }
 
     #[test]
