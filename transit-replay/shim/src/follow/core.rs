@@ -7,6 +7,7 @@ use transit_hook::observer::{OpCall, StreamInfo};
 
 use super::anchor;
 use super::bind::Bindings;
+use super::landmarks;
 use super::lane::{LANES, Lane, NONE, Seen, State};
 use super::resync;
 use super::script::{Script, StepSpan, StreamRecord};
@@ -97,6 +98,50 @@ pub(crate) struct Counters {
     pub(crate) withheld: u64,
 }
 
+/// An iteration's evidence that the plan is this job's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// Main-stream ops.
+    ops: u32,
+    /// Those that were matched.
+    matched: u32,
+    /// Those that were matched and are landmarks of the plan's, in the plan's order ...
+    landmarks: u32,
+    /// ... and those that were not in order: parts of the plan's iteration repeated.
+    disorder: u32,
+    /// Position of the farthest landmark.
+    farthest: u32,
+}
+
+impl Share {
+    /// A landmark was matched at `at`.
+    fn landmark(&mut self, at: u32) {
+        if at > self.farthest {
+            self.farthest = at;
+            self.landmarks += 1;
+        } else {
+            self.disorder += 1;
+        }
+    }
+
+    /// Whether the iteration proves that the plan, with `length` ops, is this job's.
+    fn proves(self, length: u32) -> bool {
+        let matched = self.percent_of(self.matched, length) >= PROVEN_PERCENT;
+        let landmarks = self.percent_of(self.landmarks, length) >= LANDMARKS_PERCENT;
+        (matched || landmarks) && self.disorder <= self.landmarks / ORDERLY
+    }
+
+    /// Whether it shows that the plan is another job's after all.
+    fn disproves(self, length: u32) -> bool {
+        self.percent_of(self.matched, length) < DISPROVEN_PERCENT && !self.proves(length)
+    }
+
+    fn percent_of(self, part: u32, whole: u32) -> u32 {
+        let percent = u64::from(part) * 100 / u64::from(self.ops.max(whole).max(1));
+        u32::try_from(percent).unwrap_or(u32::MAX)
+    }
+}
+
 /// Follows one process through its plan.
 #[derive(Debug)]
 pub(crate) struct Follower {
@@ -109,8 +154,8 @@ pub(crate) struct Follower {
     failures: u32,
     /// The present iteration was in step from its first op on.
     whole: bool,
-    /// Main-stream ops of the present iteration, and how many of them were matched.
-    share: (u32, u32),
+    /// What the main stream's present iteration has shown.
+    share: Share,
     /// An iteration was followed nearly whole: the plan is this job's.
     proven: bool,
     midpoint_due: bool,
@@ -123,9 +168,15 @@ pub(crate) struct Follower {
 
 /// Share of an iteration's ops that must be matched before any step is handed out: a job of the
 /// same kernels in other numbers is another job ...
-const PROVEN_PERCENT: u64 = 90;
+const PROVEN_PERCENT: u32 = 90;
 /// ... and the share below which it is one after all. Between them lie iterations with logging.
-const DISPROVEN_PERCENT: u64 = 50;
+const DISPROVEN_PERCENT: u32 = 50;
+/// Share of an iteration's ops that prove the plan as well if they are landmarks: the same kernels on
+/// the same addresses, each known from only one op. Where experts' ops come in other numbers each
+/// time, no more than the ops between them are alike.
+const LANDMARKS_PERCENT: u32 = 10;
+/// Landmarks in order to one out of order: more of those, and parts of the iteration are repeated.
+const ORDERLY: u32 = 4;
 
 /// Iterations whose votes may leave something open before the follower stops counting votes.
 const SETTLE_ROUNDS: u32 = 4;
@@ -143,7 +194,7 @@ impl Follower {
             phase: Phase::Prologue,
             failures: 0,
             whole: false,
-            share: (0, 0),
+            share: Share::default(),
             proven: false,
             midpoint_due: false,
             settle_rounds: 0,
@@ -240,8 +291,7 @@ impl Follower {
                 },
             );
         }
-        self.share.0 = self.share.0.saturating_add(1);
-        self.share.1 = self.share.1.saturating_add(u32::from(taken.at != NONE));
+        self.share.ops = self.share.ops.saturating_add(1);
         if taken.at == NONE || lane.watch > 0 {
             return self.doubtful(call, taken, expected);
         }
@@ -306,6 +356,9 @@ impl Follower {
             lane.track(next);
             return self.anchored(call, next);
         }
+        if self.phase == Phase::Diverged && lane.plan as usize == main {
+            return self.sight(call);
+        }
         if lane.matched > 0 {
             return nothing;
         }
@@ -337,6 +390,23 @@ impl Follower {
         } else {
             nothing
         }
+    }
+
+    /// An op of the main stream after its place was given up: a landmark brings it back within the
+    /// iteration.
+    fn sight(&mut self, call: &OpCall<'_>) -> Verdict {
+        let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
+            return Verdict::default();
+        };
+        let track = Track::new(&self.script, &self.bindings, lane.plan);
+        let expected = lane.next;
+        let Some(at) = landmarks::place(&track, lane, call) else {
+            return Verdict::default();
+        };
+        let taken = resync::placed(&track, lane, call, at);
+        self.phase = Phase::Tracking;
+        self.failures = self.failures.saturating_sub(1);
+        self.main_op(call, taken, expected)
     }
 
     /// Lane `id` stands for plan stream `plan` from now on; whoever did before does not.
@@ -397,14 +467,8 @@ impl Follower {
     fn complete(&mut self) {
         self.counters.completed += 1;
         self.failures = 0;
-        let (ops, matched) = self.share;
-        let ops = u64::from(ops.max(self.script.length(self.script.main_stream())));
-        let matched = u64::from(matched);
-        if matched * 100 >= ops * PROVEN_PERCENT {
-            self.proven = true;
-        } else if matched * 100 < ops * DISPROVEN_PERCENT {
-            self.proven = false;
-        }
+        let length = self.script.length(self.script.main_stream());
+        self.proven = self.share.proves(length) || self.proven && !self.share.disproves(length);
     }
 
     /// Counts, hears the op's pointers and picks its steps.
@@ -422,6 +486,12 @@ impl Follower {
         let Some(record) = self.script.op(lane.plan as usize, taken.at) else {
             return verdict;
         };
+        if lane.plan as usize == self.script.main_stream() {
+            self.share.matched = self.share.matched.saturating_add(1);
+            if taken.by_name && record.landmark & taken.agreement.same != 0 {
+                self.share.landmark(taken.at);
+            }
+        }
         let known = taken.agreement.plain() || record.steps > 0;
         verdict.followed = verdict.tracking && self.proven && known;
         self.counters.elsewhere += u64::from(!taken.agreement.plain());
@@ -449,7 +519,12 @@ impl Follower {
     /// The main stream begins an iteration, recognised at position `at` by `matched` of its ops.
     #[cold]
     fn start_iteration(&mut self, at: u32, matched: u32) {
-        self.share = (matched, matched);
+        self.share = Share {
+            ops: matched,
+            // This op is counted by `finish`.
+            matched: matched.saturating_sub(1),
+            ..Share::default()
+        };
         self.midpoint_due = self.counters.iterations > 0;
         self.counters.iterations += 1;
         self.phase = Phase::Tracking;

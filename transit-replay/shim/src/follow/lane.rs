@@ -85,6 +85,10 @@ pub(crate) struct Lane {
     /// Ops for which an iteration's start is watched for although the lane is in step: it fell
     /// out of step lately and may have found a wrong place.
     pub(crate) watch: u32,
+    /// The landmark last seen while the place was in doubt, or [`NONE`], and at which op.
+    pub(crate) landmark: (u32, u32),
+    /// Ops seen, wrapping.
+    pub(crate) ops: u32,
     /// Wrapped to the next iteration since the main stream's last start.
     pub(crate) wrapped: bool,
     ring: [Seen; RING],
@@ -108,6 +112,8 @@ impl Lane {
             clean: 0,
             matched: 0,
             watch: 0,
+            landmark: (NONE, 0),
+            ops: 0,
             wrapped: false,
             ring: [Seen::default(); RING],
             filled: 0,
@@ -152,6 +158,7 @@ impl Lane {
 
     /// Remembers `op`.
     pub(crate) fn remember(&mut self, op: Seen) {
+        self.ops = self.ops.wrapping_add(1);
         if let Some(slot) = self.ring.get_mut(self.head) {
             *slot = op;
         }

@@ -9,13 +9,13 @@ use super::lane::Seen;
 use super::script::{OpRecord, Script};
 
 /// Pointers compared per op: enough to tell ops apart, few enough for multi-tensor kernels.
-pub(crate) const COMPARED: usize = 8;
+pub(crate) const COMPARED: usize = u8::BITS as usize;
 
 /// How the pointers of a live op compare with those of a plan op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Agreement {
-    /// Same allocation and offset.
-    pub(crate) same: u32,
+    /// Same allocation and offset: a bit for each pointer.
+    pub(crate) same: u8,
     /// Same allocation, another offset.
     pub(crate) moved: u32,
     /// Another allocation.
@@ -27,7 +27,7 @@ pub(crate) struct Agreement {
 impl Agreement {
     /// All that were compared are the plan's own, and there is at least one.
     pub(crate) fn strong(self) -> bool {
-        self.same > 0 && self.moved == 0 && self.differ == 0 && self.unknown == 0
+        self.same != 0 && self.moved == 0 && self.differ == 0 && self.unknown == 0
     }
 
     /// Nothing says this is another op's data.
@@ -63,7 +63,7 @@ pub(crate) fn agreement(
     if planned.len() != call.pointers.len() {
         return result;
     }
-    for (plan, live) in planned.iter().zip(call.pointers).take(COMPARED) {
+    for (slot, (plan, live)) in planned.iter().zip(call.pointers).take(COMPARED).enumerate() {
         let bound = bindings.live(plan.alloc);
         if bound == UNBOUND {
             result.unknown += 1;
@@ -72,7 +72,7 @@ pub(crate) fn agreement(
         } else if plan.offset != live.offset {
             result.moved += 1;
         } else {
-            result.same += 1;
+            result.same |= 1 << slot;
         }
     }
     result

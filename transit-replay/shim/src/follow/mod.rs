@@ -15,6 +15,7 @@
 pub(crate) mod anchor;
 pub(crate) mod bind;
 pub(crate) mod core;
+pub(crate) mod landmarks;
 pub(crate) mod lane;
 pub(crate) mod ledger;
 pub(crate) mod matching;

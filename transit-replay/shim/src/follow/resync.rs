@@ -4,6 +4,7 @@
 
 use transit_hook::observer::OpCall;
 
+use super::landmarks;
 use super::lane::{Lane, NONE};
 use super::matching::{agreement, same_name, same_seen};
 use super::side::{Taken, Track};
@@ -99,19 +100,11 @@ pub(crate) fn take(track: &Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Tak
     lane.astray += 1;
     let wraps = lane.next >= track.length;
     let hold = if wraps { 0 } else { lane.next };
-    if let Some(at) = place(track, lane, call, hold) {
-        let record = track.op(at);
-        lane.track(at + 1);
-        lane.matched += 1;
-        let agreement = record
-            .map(|record| agreement(track.script, track.bindings, record, call))
-            .unwrap_or_default();
+    let sure = landmarks::place(track, lane, call);
+    if let Some(at) = sure.or_else(|| place(track, lane, call, hold)) {
         return Taken {
-            at,
             started: wraps,
-            by_name: true,
-            agreement,
-            ..NOTHING
+            ..placed(track, lane, call, at)
         };
     }
     if lane.astray >= ASTRAY {
@@ -123,6 +116,22 @@ pub(crate) fn take(track: &Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Tak
         };
     }
     NOTHING
+}
+
+/// Back in step, with this op at `at`.
+pub(crate) fn placed(track: &Track<'_>, lane: &mut Lane, call: &OpCall<'_>, at: u32) -> Taken {
+    let record = track.op(at);
+    lane.track(at + 1);
+    lane.matched += 1;
+    let agreement = record
+        .map(|record| agreement(track.script, track.bindings, record, call))
+        .unwrap_or_default();
+    Taken {
+        at,
+        by_name: true,
+        agreement,
+        ..NOTHING
+    }
 }
 
 /// No position for this op.

@@ -7,6 +7,7 @@ use transit_format::plan::model::{Action, Placement, Plan, PlanAlloc, Range, Sha
 use transit_format::trace::model::{OpKind, Stream};
 
 use super::anchor::Anchor;
+use super::landmarks::Landmarks;
 
 /// One op of the iteration. Steps and pointers lie in the script's arrays.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,10 +24,12 @@ pub(crate) struct OpRecord {
     pub(crate) first_step: u32,
     /// Number of steps.
     pub(crate) steps: u32,
+    /// The pointers by which it is a landmark, a bit each.
+    pub(crate) landmark: u8,
 }
 
 /// A managed pointer of a plan op.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PointerRecord {
     /// Index into the plan's allocations.
     pub(crate) alloc: u32,
@@ -79,6 +82,8 @@ pub(crate) struct Script {
     pub(crate) start_resident: Vec<Range>,
     /// How an iteration's start is recognised.
     pub(crate) anchor: Anchor,
+    /// Where within one a lost place is found again.
+    pub(crate) landmarks: Landmarks,
 }
 
 impl Script {
@@ -113,6 +118,7 @@ impl Script {
         }
         script.add_steps(plan);
         script.anchor = Anchor::of(&script);
+        script.landmarks = Landmarks::of(&mut script);
         script
     }
 
@@ -157,6 +163,12 @@ impl Script {
             return None;
         }
         self.ops.get((stream.first_op + at) as usize)
+    }
+
+    /// The same, to note something in it.
+    pub(super) fn op_mut(&mut self, stream: usize, at: u32) -> Option<&mut OpRecord> {
+        let first_op = self.streams.get(stream)?.first_op;
+        self.ops.get_mut((first_op + at) as usize)
     }
 
     /// Ops per iteration on plan stream `stream`.

@@ -4,6 +4,7 @@
 use transit_hook::observer::OpCall;
 
 use super::bind::Bindings;
+use super::landmarks;
 use super::lane::{CLEAN_RUN, Lane, NONE, State};
 use super::matching::{Agreement, agreement, same_name};
 use super::resync::{self, NOTHING};
@@ -125,6 +126,15 @@ fn elsewhere(
         && let Some(taken) = late(track, lane, call)
     {
         return taken;
+    }
+    if lane.watch > 0
+        && let Some(found) = landmarks::place(track, lane, call)
+        && found != at
+    {
+        return Taken {
+            started: wraps,
+            ..resync::placed(track, lane, call, found)
+        };
     }
     // One better neighbour may be a twin; two in a row at the same distance are a proof.
     let better = resync::nearby(track, at, call);

@@ -1,6 +1,7 @@
 //! The follower on invented programs: what it matches, what it hands out, and what it never does.
 
 mod binding;
+mod experts;
 pub(crate) mod launch_path;
 mod noise;
 mod programs;
