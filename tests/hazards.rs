@@ -97,6 +97,39 @@ fn every_way_to_launch_is_seen() {
     );
 }
 
+/// The driver functions of launches, copies and memsets that a program comes to call, sorted.
+fn work_called(gpu: &SoftGpu, program: &Path, shim: &str) -> Vec<String> {
+    const WORK: &[&str] = &["cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset"];
+    let log = gpu.folder().join("calls.txt");
+    let mut command = gpu.command(program);
+    if !shim.is_empty() {
+        command.env("LD_PRELOAD", artifacts().join(shim));
+    }
+    let output = command.env("SOFTGPU_CALLS", &log).output().unwrap();
+    assert!(output.status.success(), "{shim}");
+    let text = std::fs::read_to_string(log).unwrap();
+    let names = text.lines().filter_map(|line| line.split('(').next());
+    let work = names.filter(|name| WORK.iter().any(|start| name.starts_with(start)));
+    let mut work: Vec<String> = work.map(str::to_owned).collect();
+    work.sort();
+    work
+}
+
+/// A cooperative launch passed on as a plain one, or a per-thread call as a legacy one, would still
+/// compute the right numbers here, and be wrong on a GPU.
+#[test]
+fn every_launch_and_copy_ends_in_the_function_that_was_called() {
+    for source in ["launches.c", "copies.c", "per_thread.c"] {
+        let gpu = SoftGpu::new(1 << 30).unwrap();
+        let program = compile(&gpu, source, &[&gpu.folder().join("libcuda.so.1")]);
+        let bare = work_called(&gpu, &program, "");
+        assert!(bare.len() > 5, "{source}: {bare:?}");
+        for shim in ["libtransit_record.so", "libtransit_replay.so"] {
+            assert_eq!(work_called(&gpu, &program, shim), bare, "{source}: {shim}");
+        }
+    }
+}
+
 #[test]
 fn a_library_that_asks_for_the_next_symbol_gets_it() {
     let gpu = SoftGpu::new(1 << 30).unwrap();
