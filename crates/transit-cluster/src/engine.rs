@@ -69,6 +69,9 @@ pub struct Slot {
     pub end: Millis,
 }
 
+/// Failures and repairs of one node, on average, in which an idle cluster has not started a waiting job.
+const FRUITLESS_PER_NODE: u64 = 1000;
+
 /// The state of a run, as disciplines see it.
 pub struct Engine<'a> {
     /// What is asked for, by job.
@@ -90,14 +93,38 @@ pub struct Engine<'a> {
     /// Failing and repaired nodes.
     pub failures: Failures,
     outcomes: Vec<Outcome>,
+    /// Failures and repairs since a job last came or started.
+    fruitless: u64,
+    ticks: Ticks<'a>,
     unused: Vec<u32>,
     scratch: Vec<Part>,
     other: Vec<Part>,
 }
 
-/// Runs all tasks on a cluster. Same input, same output, whatever else runs.
+/// Who hears how many jobs have ended, a few hundred at a time.
+struct Ticks<'a> {
+    hears: &'a dyn Fn(u64),
+    ended: u64,
+}
+
+impl Ticks<'_> {
+    fn job(&mut self) {
+        self.ended += 1;
+        if self.ended.is_multiple_of(256) {
+            (self.hears)(256);
+        }
+    }
+}
+
+/// Runs all tasks on a cluster. Same input, same output, whatever else runs. `ticked` hears how many
+/// more jobs have ended.
 #[must_use]
-pub fn run(tasks: &[Task], scenario: &Scenario, shape: Shape) -> Vec<Outcome> {
+pub fn run(
+    tasks: &[Task],
+    scenario: &Scenario,
+    shape: Shape,
+    ticked: &dyn Fn(u64),
+) -> Vec<Outcome> {
     let mut engine = Engine {
         tasks,
         free: Free::all(shape),
@@ -109,6 +136,11 @@ pub fn run(tasks: &[Task], scenario: &Scenario, shape: Shape) -> Vec<Outcome> {
         ends: BTreeSet::new(),
         failures: Failures::new(scenario, shape),
         outcomes: vec![Outcome::default(); tasks.len()],
+        fruitless: 0,
+        ticks: Ticks {
+            hears: ticked,
+            ended: 0,
+        },
         unused: Vec::new(),
         scratch: Vec::new(),
         other: Vec::new(),
@@ -147,12 +179,26 @@ impl Engine<'_> {
                     self.outcomes[arriving].fate = Fate::TooLarge;
                 }
                 arriving += 1;
+                self.fruitless = 0;
             }
             discipline.schedule(self);
             self.released = false;
             self.broken = false;
+            let all_came = arriving == self.tasks.len();
+            if all_came && discipline.waiting() > 0 && self.hopeless() {
+                let seen = self.outcomes.iter_mut().take(arriving);
+                seen.filter(|outcome| outcome.fate == Fate::Waiting)
+                    .for_each(|outcome| outcome.fate = Fate::GivenUp);
+                break;
+            }
         }
         self.close(last);
+    }
+
+    /// Whether nodes fail so often that those a waiting job needs are never up together.
+    fn hopeless(&self) -> bool {
+        let tries = u64::from(self.free.shape().nodes) * FRUITLESS_PER_NODE;
+        self.fruitless > tries && self.ends.is_empty()
     }
 
     /// Ends what still runs when the run does.
@@ -173,6 +219,7 @@ impl Engine<'_> {
             }
             let job = self.stop(slot);
             self.outcomes[job.index()].fate = Fate::Done;
+            self.ticks.job();
         }
     }
 
@@ -194,6 +241,7 @@ impl Engine<'_> {
     fn fail_due(&mut self, discipline: &mut Discipline) {
         while let Some(event) = self.failures.due(self.now) {
             self.released = true;
+            self.fruitless += 1;
             let node = event.node;
             let gpus = self.free.shape().gpus_per_node;
             if event.repaired {
@@ -267,6 +315,7 @@ impl Engine<'_> {
         slot.end = self.now + time;
         slot.parts.extend_from_slice(parts);
         self.ends.insert((slot.end, number));
+        self.fruitless = 0;
         let outcome = &mut self.outcomes[job.index()];
         if outcome.racks == 0 {
             outcome.start = self.now;

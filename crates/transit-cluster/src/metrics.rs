@@ -1,5 +1,5 @@
 //! What a run amounts to, over all jobs and over the eligible ones. Every number here can be computed
-//! again from the CSV that `run --jobs` writes.
+//! again from the CSV that `run --jobs-csv` writes.
 
 use serde::Serialize;
 
@@ -98,6 +98,19 @@ pub struct Metrics {
     pub idle_gpu_hours: f64,
 }
 
+impl Metrics {
+    /// Says so if no job is measured, for then all numbers are 0 and mean nothing.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn something_measured(&self) -> Result<(), String> {
+        if self.all.jobs == 0 {
+            return Err("no job is measured: --warmup-days leaves out all of them".to_owned());
+        }
+        Ok(())
+    }
+}
+
 /// Which jobs are measured: those submitted after the warm-up.
 #[must_use]
 pub fn measured(task: &Task, scenario: &Scenario) -> bool {
@@ -174,17 +187,17 @@ fn group<'a>(pairs: impl Iterator<Item = (&'a Task, &'a Outcome)>, shape: Shape)
         }
         queues.extend(queue_time(task, outcome, end));
         if outcome.started() {
+            sums.started += 1;
             sums.add(task, outcome, shape, &mut group);
         }
     }
-    let started = group.done + group.running + group.given_up;
     group.makespan_hours = (end - start).hours();
     group.gpu_hours = sums.gpu_ms as f64 / 3_600_000.0;
     group.jobs_per_hour = ratio(group.done as f64, group.makespan_hours);
     group.jobs_per_gpu_hour = ratio(group.done as f64, group.gpu_hours);
     group.speed = ratio(sums.speed, group.done as f64);
     group.turnaround_hours = ratio(sums.turnaround_ms as f64 / 3_600_000.0, group.done as f64);
-    group.racks_mean = ratio(group.traffic.racks as f64, started as f64);
+    group.racks_mean = ratio(group.traffic.racks as f64, sums.started as f64);
     group.traffic.crossing_hours = sums.crossing_ms as f64 / 3_600_000.0;
     group.queue = queue_times(&mut queues);
     group
@@ -192,6 +205,7 @@ fn group<'a>(pairs: impl Iterator<Item = (&'a Task, &'a Outcome)>, shape: Shape)
 
 #[derive(Default)]
 struct Sums {
+    started: u64,
     gpu_ms: u128,
     crossing_ms: u128,
     turnaround_ms: u128,

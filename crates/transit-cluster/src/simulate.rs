@@ -24,8 +24,20 @@ pub struct Run {
     pub metrics: Metrics,
 }
 
+/// Runs that [`run`] makes of a scenario: one, or two if it needs a baseline of its own.
+#[must_use]
+pub fn runs(scenario: &Scenario, baseline: Option<&[Outcome]>) -> u64 {
+    1 + u64::from(wants_own(scenario, baseline))
+}
+
+fn wants_own(scenario: &Scenario, baseline: Option<&[Outcome]>) -> bool {
+    let wants = scenario.reduction > 0.0 && scenario.class_before == ClassBefore::BaselineRun;
+    wants && baseline.is_none()
+}
+
 /// Runs a scenario. `baseline` tells where the same jobs ran without scale-in; where that is wanted
 /// ([`ClassBefore::BaselineRun`]) and not given, the same cluster without scale-in is run first.
+/// `ticked` hears how many more jobs have ended.
 ///
 /// # Errors
 /// If the scenario cannot be simulated, in words.
@@ -33,16 +45,17 @@ pub fn run(
     trace: &Trace,
     scenario: &Scenario,
     baseline: Option<&[Outcome]>,
+    ticked: &dyn Fn(u64),
 ) -> Result<Run, String> {
     scenario.check()?;
     let shape = scenario.shape().map_err(|error| error.to_string())?;
-    let wants = scenario.reduction > 0.0 && scenario.class_before == ClassBefore::BaselineRun;
-    let own = match baseline {
-        None if wants => Some(run(trace, &scenario.baseline(), None)?.outcomes),
-        _ => None,
+    let own = if wants_own(scenario, baseline) {
+        Some(run(trace, &scenario.baseline(), None, ticked)?.outcomes)
+    } else {
+        None
     };
     let tasks = task::tasks(trace, scenario, shape, baseline.or(own.as_deref()));
-    let outcomes = engine::run(&tasks, scenario, shape);
+    let outcomes = engine::run(&tasks, scenario, shape, ticked);
     let metrics = metrics::summarise(&tasks, &outcomes, scenario, shape);
     Ok(Run {
         scenario: scenario.clone(),
@@ -53,8 +66,8 @@ pub fn run(
     })
 }
 
-/// Runs scenarios on all cores; the answers keep the order of the questions. `ticked` is called
-/// after each.
+/// Runs scenarios on all cores; the answers keep the order of the questions. `ticked` hears
+/// how many more jobs have ended.
 ///
 /// # Errors
 /// The first scenario that cannot be simulated.
@@ -63,14 +76,8 @@ pub fn run_all<T: Send>(
     scenarios: &[Scenario],
     baseline: Option<&[Outcome]>,
     keep: impl Fn(Run) -> T + Sync,
-    ticked: impl Fn() + Sync,
+    ticked: &(dyn Fn(u64) + Sync),
 ) -> Result<Vec<T>, String> {
-    scenarios
-        .par_iter()
-        .map(|scenario| {
-            let finished = run(trace, scenario, baseline).map(&keep);
-            ticked();
-            finished
-        })
-        .collect()
+    let one = |scenario| run(trace, scenario, baseline, ticked).map(&keep);
+    scenarios.par_iter().map(one).collect()
 }

@@ -248,6 +248,7 @@ mod tests {
     #[test]
     fn time_grows_inversely_and_then_by_the_class_change() {
         let scenario = Scenario {
+            racks: Some(72.0),
             reduction: 0.5,
             speedup: "25%".parse().unwrap(),
             slowdown: "10%".parse().unwrap(),

@@ -1,5 +1,7 @@
 //! The jobs that are simulated: what every input format and the generator turn into.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::units::Millis;
@@ -160,6 +162,7 @@ impl Names {
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
     words: Vec<String>,
+    places: HashMap<String, u16>,
 }
 
 /// Further types count as `(other types)`: a column of free text is no type.
@@ -168,15 +171,17 @@ const MAX_KINDS: usize = 1000;
 impl Kinds {
     /// The place of a word, which is added if new.
     pub fn place(&mut self, word: &str) -> u16 {
-        if let Some(place) = self.words.iter().position(|known| known == word) {
-            return place as u16;
+        if let Some(&place) = self.places.get(word) {
+            return place;
         }
         let full = self.words.len() >= MAX_KINDS;
         if full && word != "(other types)" {
             return self.place("(other types)");
         }
+        let place = self.words.len() as u16;
         self.words.push(word.to_owned());
-        (self.words.len() - 1) as u16
+        self.places.insert(word.to_owned(), place);
+        place
     }
 
     /// The word at a place.

@@ -1,5 +1,5 @@
 //! What a user of the simulator relies on: schedules worked by hand, invariants of random runs, tables
-//! of all kinds and of none, the verbs' output, and agreement with an independent simulator.
+//! of all kinds and of none, the verbs' output, mistakes of all kinds, and agreement with an independent simulator.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +12,7 @@
 mod by_hand;
 mod independent;
 mod invariants;
+mod mistakes;
 mod tables;
 mod verbs;
 
@@ -41,14 +42,14 @@ fn trace(jobs: &[(u64, u64, u32)]) -> Trace {
 /// A cluster of so many nodes of 8 GPUs, four to a rack.
 fn cluster(nodes: u32, queue: Queue) -> Scenario {
     Scenario {
-        racks: f64::from(nodes) / 4.0,
+        racks: Some(f64::from(nodes) / 4.0),
         queue,
         ..Scenario::default()
     }
 }
 
 fn simulate(trace: &Trace, scenario: &Scenario) -> Run {
-    simulate::run(trace, scenario, None).unwrap()
+    simulate::run(trace, scenario, None, &|_| {}).unwrap()
 }
 
 /// When each job starts, in seconds.

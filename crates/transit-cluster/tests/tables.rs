@@ -76,13 +76,17 @@ fn sacct_output_is_read() {
         2026-01-05T08:10:30|30|1|cpu=8,gres/gpu:a100=4\n\
         103|bob|cpu|COMPLETED|2026-01-05T08:02:00|2026-01-05T08:10:00|2026-01-05T08:10:30|30|1|cpu=8\n\
         104|bob|gpu|PENDING|2026-01-05T08:03:00|Unknown|Unknown|0|1|\n\
-        105|bob|gpu|CANCELLED|2026-01-05T08:04:00|None|2026-01-05T08:05:00|0|1|\n";
+        105|bob|gpu|CANCELLED|2026-01-05T08:04:00|None|2026-01-05T08:05:00|0|1|\n\
+        106_[1-9%2]|bob|gpu|PENDING|2026-01-05T08:04:00|Unknown|Unknown|0|4|\n\
+        107|bob|gpu|RUNNING|2026-01-05T08:04:00|2026-01-05T08:05:00|Unknown|60|1|gres/gpu=8\n\
+        101.extern|||COMPLETED|2026-01-05T08:10:00|2026-01-05T08:10:00|2026-01-05T09:10:00|3600|2|gres/gpu=16\n";
     let (trace, report) = read(text).unwrap();
     assert_eq!(report.table, "Slurm sacct");
     assert_eq!((report.kept, report.bad_rows()), (2, 0));
-    assert_eq!(report.left_out["Slurm job steps"], 1);
-    assert_eq!(report.left_out["still running or pending"], 1);
-    assert_eq!(report.left_out["no GPU"], 2);
+    assert_eq!(report.left_out["Slurm job steps"], 2);
+    assert_eq!(report.left_out["still running or pending"], 3);
+    assert_eq!(report.left_out["no GPU"], 1);
+    assert_eq!(report.left_out["never started"], 1);
     let gpus: Vec<u32> = trace.jobs.iter().map(|job| job.gpus).collect();
     assert_eq!((gpus, trace.names.get(1)), (vec![16, 4], "102_3"));
 }
@@ -161,7 +165,12 @@ fn what_is_no_table_is_told_at_once() {
         ("a,b,c\n1,2,3\n", "no column for when jobs were submitted"),
         ("submit_s,run_s\n1,2\n", "no column for GPUs"),
         ("submit_s,gpus\n1,2\n", "no column for how long jobs ran"),
-        ("PNG\0\x01\x02", "no column for"),
+        ("\n\r\n\na,b\n1,2\n", "line 4: no column for"),
+        (
+            "submit_s,run_s,gpus,GPUS\n1,2,8,4\n",
+            "two columns are named",
+        ),
+        ("PNG\0\x01\x02", "no text"),
     ] {
         let error = strict(text);
         assert!(error.contains(expected), "{text:?}: {error}");
@@ -169,21 +178,95 @@ fn what_is_no_table_is_told_at_once() {
 }
 
 #[test]
+fn packed_and_foreign_files_are_told_with_the_way_to_read_them() {
+    let utf16: Vec<u8> = "\u{feff}submit_s,run_s,gpus\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let gzip: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03half of it\n";
+    for (bytes, next) in [
+        (gzip, "zcat"),
+        (&utf16, "iconv"),
+        (b"PK\x03\x04\n", "unzip"),
+    ] {
+        let error = input::read(bytes, &options(), |_| {}).unwrap_err();
+        assert!(error.next().contains(next), "{error}: {}", error.next());
+    }
+    for (heading, next) in [
+        ("       JobID    State  Submit\n", "--parsable2"),
+        (
+            "7|COMPLETED|2026-01-01T00:00:00|2026-01-01T00:00:00\n",
+            "heading line",
+        ),
+    ] {
+        let error = input::read(heading.as_bytes(), &options(), |_| {}).unwrap_err();
+        assert!(error.next().contains(next), "{error}: {}", error.next());
+    }
+}
+
+#[test]
+fn run_times_that_nobody_had_are_bad_and_not_simulated() {
+    let text = "submit_s,run_s,gpus\n\
+        0,60,8\n\
+        0,2026-01-01T00:00:00,8\n\
+        0,00:10:00,8\n\
+        0,1767225600,8\n\
+        0,1e300,8\n\
+        0,inf,8\n\
+        0,-60,8\n\
+        0,NaN,8\n";
+    let (_, report) = read(text).unwrap();
+    assert_eq!((report.kept, report.bad_rows()), (1, 6));
+    assert_eq!(
+        report.bad["longer than ten years"].first,
+        "line 5, column 2 (run_s): it ran 56 years"
+    );
+    assert_eq!(
+        report.bad["not a time"].first,
+        "line 3, column 2 (run_s): '2026-01-01T00:00:00' is no number of seconds"
+    );
+    assert_eq!(report.left_out["no run time"], 1);
+    // The same by the clock: a start that was never set.
+    let clock = "submit,start,end,gpus\n0,1970-01-01T00:00:00,2026-01-01T00:00:00,8\n";
+    let (_, report) = read(clock).unwrap();
+    assert_eq!(report.bad["longer than ten years"].rows, 1);
+}
+
+#[test]
+fn rows_that_repeat_an_id_are_kept_and_counted() {
+    let (trace, report) = read("id,submit_s,run_s,gpus\na,0,9,8\nb,0,9,8\na,5,9,8\n").unwrap();
+    assert_eq!((trace.jobs.len(), report.repeated_ids), (3, 1));
+    let (_, report) = read("submit_s,run_s,gpus\n0,9,8\n0,9,8\n").unwrap();
+    assert_eq!(report.repeated_ids, 0);
+}
+
+#[test]
+fn quoted_line_breaks_belong_to_their_field() {
+    let (trace, report) = read("id,submit_s,run_s,gpus\n\"a\nb\",0,9,8\nc,0,x,8\n").unwrap();
+    assert_eq!((trace.jobs.len(), trace.names.get(0)), (1, "a\nb"));
+    assert!(
+        report.bad["not a time"]
+            .first
+            .starts_with("line 4, column 3")
+    );
+}
+
+#[test]
 fn an_open_quote_does_not_pull_the_file_into_memory() {
     // The rest of the file is one endless field.
     let head: &[u8] = b"submit_s,run_s,gpus\n0,1,8\n\"0,1,8\n";
-    let endless = head.chain(io::repeat(b'x'));
-    let error = input::read(endless, &options(), |_| {})
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("line 3") && error.contains("quote"),
-        "{error}"
-    );
-    let error = input::read(io::repeat(b'x'), &options(), |_| {})
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("longer than 1 MiB"), "{error}");
+    let mut endless = head.chain(io::repeat(b'x'));
+    let fails = |source: &mut dyn Read| {
+        let error = input::read(source, &options(), |_| {}).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        (error.to_string(), cause)
+    };
+    let (error, cause) = fails(&mut endless);
+    assert_eq!(error, "reading stopped at line 3");
+    assert!(cause.contains("quote"), "{cause}");
+    let (error, cause) = fails(&mut io::repeat(b'x'));
+    assert_eq!(error, "reading stopped at line 1");
+    assert!(cause.contains("longer than 1 MiB"), "{cause}");
 }
 
 /// Rows without end, made as they are read.

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn run(args: &[&str], folder: &Path) -> Output {
+pub(crate) fn run(args: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transit-cluster"));
     command.args(args).current_dir(folder).output().unwrap()
 }
@@ -156,51 +156,6 @@ fn files_are_written_whole_and_pictures_are_pictures() {
         0,
         "{names:?}"
     );
-}
-
-#[test]
-fn mistakes_are_told_with_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(
-        folder.path().join("none.csv"),
-        "submit_s,run_s,gpus\n0,1,0\n0,x,8\n",
-    )
-    .unwrap();
-    std::fs::write(folder.path().join("other.csv"), "a,b\n1,2\n").unwrap();
-    for (args, expected) in [
-        (&["run", "missing.csv"][..], "cannot open missing.csv"),
-        (&["run", "."], "is a folder"),
-        (
-            &["run", "other.csv"],
-            "no column for when jobs were submitted",
-        ),
-        (&["run", "none.csv"], "no job is left"),
-        (&["run", "none.csv", "--strict"], "line 3, column 2 (run_s)"),
-        (&["run", "kalos-319", "--racks", "0"], "racks"),
-        (
-            &["run", "kalos-319", "--gpus-per-node", "5"],
-            "whole number of nodes",
-        ),
-        (&["run", "kalos-319", "--time-zone", "Mars"], "Mars"),
-        (&["run", "kalos-319", "--plot", "a.pdf"], ".png or .svg"),
-        (&["compare", "kalos-319", "--with", "rack=3"], "rack"),
-        (
-            &["sweep", "kalos-319", "--over", "racks"],
-            "names no values",
-        ),
-    ] {
-        let output = run(args, folder.path());
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
-        assert!(
-            errors.contains(expected) && errors.contains("next: "),
-            "{args:?}: {errors}"
-        );
-        assert!(errors.starts_with("transit-cluster: "), "{errors}");
-    }
-    let output = run(&["run", "missing.csv", "--json"], folder.path());
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["kind"], "error");
 }
 
 #[test]

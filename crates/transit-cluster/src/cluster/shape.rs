@@ -25,6 +25,9 @@ pub enum ShapeError {
         /// GPUs of a node.
         gpus_per_node: u32,
     },
+    /// A cluster has a size.
+    #[error("nobody said how many racks the cluster has")]
+    Unsaid,
     /// A cluster has nodes.
     #[error("{0} racks are no cluster: at least one whole node, at most a million nodes")]
     Size(f64),

@@ -10,6 +10,7 @@ use super::source::Made;
 use crate::generate::compare::{Fact, facts};
 use crate::generate::{self, Cluster};
 use crate::output;
+use crate::progress::Progress;
 use crate::render::table::Rows;
 
 const EXAMPLES: &str = "\
@@ -36,8 +37,10 @@ pub struct Args {
 /// # Errors
 /// If stdout cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let progress = Progress::stage("generating");
     let trace = generate::trace(&args.made.recipe(args.cluster));
     let facts = facts(args.cluster, &trace);
+    drop(progress);
     if args.json {
         output::print_json(&serde_json::json!({ "kind": "check", "facts": facts }))?;
     } else {

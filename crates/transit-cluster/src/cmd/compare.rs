@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::plot;
 use super::run::advised;
 use super::source::{Loaded, Source};
+use crate::engine::Outcome;
 use crate::error::Next;
 use crate::metrics::Metrics;
 use crate::output;
@@ -65,7 +66,10 @@ struct Entry<'a> {
 /// # Errors
 /// If a name or a value is none.
 pub fn changed(base: &Scenario, changes: &str) -> anyhow::Result<Scenario> {
-    base.changed(changes)
+    let some = changes.contains('=');
+    let changed = some.then(|| base.changed(changes));
+    changed
+        .unwrap_or_else(|| Err("it changes nothing".to_owned()))
         .map_err(|error| anyhow!("'{changes}': {error}"))
         .next("write options as in 'run --help', for instance 'racks=32 reduction=50%'")
 }
@@ -74,7 +78,7 @@ pub fn changed(base: &Scenario, changes: &str) -> anyhow::Result<Scenario> {
 ///
 /// # Errors
 /// If the trace cannot be read, a scenario is impossible or a file cannot be written.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     advised(args.scenario.check())?;
     let mut names = vec!["base".to_owned()];
     let mut scenarios = Vec::new();
@@ -85,25 +89,38 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.plot {
         plot::kind_of(path)?;
     }
+    args.source.spare(&[&args.plot])?;
     let loaded = args.source.load()?;
-    let progress = Progress::new("simulating", scenarios.len() + 1);
-    let first = advised(simulate::run(&loaded.trace, &args.scenario, None))?;
-    progress.advance(1);
-    let trace = &loaded.trace;
-    let ticked = || progress.advance(1);
-    // Where a job ran before scale-in is where it ran in the first scenario, if that has none.
-    let baseline = (args.scenario.reduction == 0.0).then_some(first.outcomes.as_slice());
-    let others = simulate::run_all(trace, &scenarios, baseline, |run| run, ticked);
-    let others = advised(others)?;
-    drop(progress);
-    let mut runs = vec![first];
-    runs.extend(others);
+    loaded.racks_for(&mut args.scenario)?;
+    for scenario in &mut scenarios {
+        loaded.racks_for(scenario)?;
+    }
+    let runs = advised(simulated(&loaded, &args.scenario, &scenarios))?;
     if let Some(path) = &args.plot {
         let named: Vec<(&str, &Run)> = names.iter().map(String::as_str).zip(&runs).collect();
-        plot::save(path, &plot::of_queues(&named))?;
+        plot::save(path, &plot::of_queues(loaded.short_name(), &named))?;
     }
     report(&args, &loaded, &names, &runs)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The first scenario, then the others.
+fn simulated(loaded: &Loaded, first: &Scenario, others: &[Scenario]) -> Result<Vec<Run>, String> {
+    let trace = &loaded.trace;
+    // Where a job ran before scale-in is where it ran in the first scenario, if that has none.
+    let shared = first.reduction == 0.0;
+    let all = others.iter().map(|other| {
+        let baseline: Option<&[Outcome]> = shared.then_some(&[]);
+        simulate::runs(other, baseline)
+    });
+    let runs = simulate::runs(first, None) + all.sum::<u64>();
+    let progress = Progress::new("simulating", runs * loaded.report.kept);
+    let ticked = |jobs| progress.advance(jobs);
+    let first = simulate::run(trace, first, None, &ticked)?;
+    first.metrics.something_measured()?;
+    let baseline = shared.then_some(first.outcomes.as_slice());
+    let others = simulate::run_all(trace, others, baseline, |run| run, &ticked)?;
+    Ok([vec![first], others].concat())
 }
 
 fn report(args: &Args, loaded: &Loaded, names: &[String], runs: &[Run]) -> anyhow::Result<()> {
@@ -135,14 +152,17 @@ mod tests {
     #[test]
     fn changes_keep_what_they_do_not_name() {
         let base = Scenario {
-            racks: 40.0,
+            racks: Some(40.0),
             seed: 7,
             ..Scenario::default()
         };
         let other = changed(&base, "queue=easy reduction=50%").unwrap();
-        assert_eq!((other.racks, other.seed, other.reduction), (40.0, 7, 0.5));
+        assert_eq!(
+            (other.racks, other.seed, other.reduction),
+            (Some(40.0), 7, 0.5)
+        );
         assert_eq!(other.queue, crate::scenario::Queue::Easy);
-        for wrong in ["rack=3", "racks=x", "racks", "racks=0"] {
+        for wrong in ["", " ", "rack=3", "racks=x", "racks", "racks=0"] {
             let error = crate::error::text(&changed(&base, wrong).unwrap_err());
             assert!(error.contains("next:"), "{error}");
         }

@@ -12,6 +12,7 @@ use super::source::Made;
 use crate::generate::{self, Cluster};
 use crate::jobs_csv::quoted;
 use crate::output;
+use crate::progress::Progress;
 use crate::trace::Trace;
 
 const EXAMPLES: &str = "\
@@ -38,11 +39,15 @@ pub struct Args {
 /// # Errors
 /// If the file cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let to_stdout = args.output.as_os_str() == "-";
+    if !to_stdout {
+        output::check(&[&args.output], None)?;
+    }
+    let progress = Progress::stage("generating");
     let trace = generate::trace(&args.made.recipe(args.cluster));
-    if args.output.as_os_str() == "-" {
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        write(&mut out, &trace)?;
-        out.flush()?;
+    drop(progress);
+    if to_stdout {
+        output::to_stdout(|out| write(out, &trace))?;
     } else {
         output::save(&args.output, |out| write(out, &trace))?;
     }

@@ -41,8 +41,9 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.plot {
         plot::kind_of(path)?;
+        output::check(&[path], None)?;
     }
-    let progress = Progress::new("simulating", paper::steps());
+    let progress = Progress::new("simulating", paper::steps(args.seed) as u64);
     let study = advised(paper::run(args.seed, || progress.advance(1)))?;
     drop(progress);
     if let Some(path) = &args.plot {

@@ -55,76 +55,133 @@ pub fn save(path: &Path, figure: &Figure) -> anyhow::Result<()> {
 /// Points along a line; more would not be seen.
 const POINTS: usize = 600;
 
-/// GPUs held, jobs waiting and the distribution of queue times of one run.
+/// The legend of [`of_run`]; each line has its own colour, whatever panel it is in.
+const LINES: [&str; 5] = [
+    "GPUs held",
+    "GPUs there are",
+    "jobs waiting",
+    "queue times of eligible jobs",
+    "queue times of all jobs",
+];
+
+/// GPUs held, jobs waiting and the distribution of queue times of one run of a trace.
 #[must_use]
-pub fn of_run(run: &Run) -> Figure {
-    let pairs = || run.tasks.iter().zip(&run.outcomes);
+pub fn of_run(trace: &str, run: &Run) -> Figure {
     let end = run_end(&run.tasks, &run.outcomes);
-    let started = || pairs().filter(|(_, outcome)| outcome.started());
-    let per_node = run.shape.gpus_per_node;
-    let held = started().map(|(task, o)| (o.start, o.end, f64::from(task.demand.gpus(per_node))));
-    let waiting = started().map(|(task, outcome)| (task.submit, outcome.start, 1.0));
-    let over_time = |title: &str, y: &str, lines| Panel {
-        title: title.to_owned(),
-        x: "days since the first submission".to_owned(),
-        y: y.to_owned(),
-        content: Content::Lines {
-            log_x: false,
-            series: lines,
-        },
-    };
-    let capacity = vec![
-        (0.0, run.shape.gpus() as f64),
-        (days(end), run.shape.gpus() as f64),
-    ];
-    let occupancy = over_time(
-        "Occupancy (all there is: blue)",
-        "GPUs held",
-        vec![averages(held, end), capacity],
+    let gpus = run.shape.gpus() as f64;
+    let clock = Clock::up_to(end);
+    let capacity = vec![(0.0, gpus), (clock.at(end), gpus)];
+    let queues = cdf_panel(
+        "Queue times",
+        vec![
+            Vec::new(),
+            Vec::new(),
+            Vec::new(),
+            cdf_of(run, true),
+            cdf_of(run, false),
+        ],
     );
-    let queue = over_time("Queue", "jobs waiting", vec![averages(waiting, end)]);
-    let mut cdf = cdf_panel("Queue times of eligible jobs (of all: blue)");
-    cdf.content = Content::Lines {
-        log_x: true,
-        series: vec![cdf_of(run, true), cdf_of(run, false)],
-    };
+    let held = averages(held(run), end, &clock);
+    let waiting = averages(waiting(run, end), end, &clock);
     Figure {
         title: format!(
-            "{} GPUs, {}",
+            "{trace}: {} GPUs, {}",
             run.shape.gpus(),
             crate::render::summary::choices(&run.scenario)
         ),
-        names: Vec::new(),
-        panels: vec![occupancy, queue, cdf],
+        names: LINES.map(str::to_owned).to_vec(),
+        panels: vec![
+            clock.panel("Occupancy", "GPUs", vec![held, capacity]),
+            clock.panel("Queue", "jobs", vec![Vec::new(), Vec::new(), waiting]),
+            queues,
+        ],
         columns: 3,
+    }
+}
+
+/// From when to when each job held how many GPUs.
+fn held(run: &Run) -> impl Iterator<Item = (Millis, Millis, f64)> {
+    let pairs = run.tasks.iter().zip(&run.outcomes);
+    let started = pairs.filter(|(_, outcome)| outcome.started());
+    started.map(|(task, outcome)| {
+        let gpus = task.demand.gpus(run.shape.gpus_per_node);
+        (outcome.start, outcome.end, f64::from(gpus))
+    })
+}
+
+/// From when to when each job waited, up to the run's end.
+fn waiting(run: &Run, end: Millis) -> impl Iterator<Item = (Millis, Millis, f64)> {
+    let pairs = run.tasks.iter().zip(&run.outcomes);
+    pairs.filter_map(move |(task, outcome)| {
+        let wait = queue_time(task, outcome, end)?;
+        Some((task.submit, task.submit + wait, 1.0))
+    })
+}
+
+/// The axis of time, in the unit in which people would tell it.
+struct Clock {
+    unit: &'static str,
+    seconds: f64,
+}
+
+impl Clock {
+    fn up_to(end: Millis) -> Self {
+        let (unit, seconds) = match end.seconds() {
+            s if s > 172_800.0 => ("days", 86_400.0),
+            s if s > 7_200.0 => ("hours", 3_600.0),
+            s if s > 120.0 => ("minutes", 60.0),
+            _ => ("seconds", 1.0),
+        };
+        Self { unit, seconds }
+    }
+
+    fn at(&self, time: Millis) -> f64 {
+        time.seconds() / self.seconds
+    }
+
+    fn panel(&self, title: &str, y: &str, series: Vec<Vec<(f64, f64)>>) -> Panel {
+        Panel {
+            title: title.to_owned(),
+            x: format!("{} since the first submission", self.unit),
+            y: y.to_owned(),
+            content: Content::Lines {
+                log_x: false,
+                series,
+            },
+        }
     }
 }
 
 /// Distributions of the queue times of several runs.
 #[must_use]
-pub fn of_queues(runs: &[(&str, &Run)]) -> Figure {
+pub fn of_queues(trace: &str, runs: &[(&str, &Run)]) -> Figure {
     let panel = |title: &str, eligible: bool| {
-        let mut panel = cdf_panel(title);
-        panel.content = Content::Lines {
-            log_x: true,
-            series: runs.iter().map(|(_, run)| cdf_of(run, eligible)).collect(),
-        };
-        panel
+        let lines = runs.iter().map(|(_, run)| cdf_of(run, eligible));
+        cdf_panel(title, lines.collect())
     };
     Figure {
-        title: "Queue times".to_owned(),
+        title: format!("{trace}: queue times"),
         names: runs.iter().map(|(name, _)| (*name).to_owned()).collect(),
         panels: vec![panel("Eligible jobs", true), panel("All jobs", false)],
         columns: 2,
     }
 }
 
-fn cdf_panel(title: &str) -> Panel {
+/// Lines go on to the right edge, so that one that is at 100 % from the start is seen.
+fn cdf_panel(title: &str, mut series: Vec<Vec<(f64, f64)>>) -> Panel {
+    let points = series.iter().flatten();
+    let right = points.map(|point| point.0).fold(10.0, f64::max);
+    for line in series.iter_mut().filter(|line| !line.is_empty()) {
+        line.push((right, 100.0));
+    }
     Panel {
         title: title.to_owned(),
-        x: "queue time in seconds".to_owned(),
+        x: "queue time in seconds (1: a second or less)".to_owned(),
         y: "% of jobs".to_owned(),
-        content: Content::Bars(Vec::new()),
+        content: Content::Lines {
+            log_x: true,
+            series,
+        },
     }
 }
 
@@ -149,14 +206,11 @@ pub fn cdf_of(run: &Run, eligible: bool) -> Vec<(f64, f64)> {
     points
 }
 
-fn days(at: Millis) -> f64 {
-    at.seconds() / 86_400.0
-}
-
 /// A sum over stretches of time, averaged over each of [`POINTS`] equal steps.
 fn averages(
     stretches: impl Iterator<Item = (Millis, Millis, f64)>,
     end: Millis,
+    clock: &Clock,
 ) -> Vec<(f64, f64)> {
     let step = (end.0 as f64 / POINTS as f64).max(1.0);
     let mut sums = vec![0.0; POINTS];
@@ -168,7 +222,7 @@ fn averages(
             *sum += weight * overlap;
         }
     }
-    let middle = |at: usize| days(Millis(((at as f64 + 0.5) * step) as u64));
+    let middle = |at: usize| clock.at(Millis(((at as f64 + 0.5) * step) as u64));
     sums.iter()
         .enumerate()
         .map(|(at, &sum)| (middle(at), sum))
@@ -183,12 +237,29 @@ mod tests {
     fn averages_keep_the_sum() {
         let end = Millis(1_000_000);
         let stretches = [(Millis(100), Millis(500_100), 2.0), (Millis(0), end, 1.0)];
-        let total: f64 = averages(stretches.into_iter(), end)
+        let total: f64 = averages(stretches.into_iter(), end, &Clock::up_to(end))
             .iter()
             .map(|point| point.1)
             .sum();
         let expected = (500_000.0 * 2.0 + 1_000_000.0) / (1_000_000.0 / POINTS as f64);
         assert!((total - expected).abs() < 1e-6, "{total} {expected}");
+    }
+
+    #[test]
+    fn time_is_told_in_the_unit_that_fits() {
+        let unit = |seconds: u64| Clock::up_to(Millis(seconds * 1000)).unit;
+        let units = [61, 600, 86_400, 864_000].map(unit);
+        assert_eq!(units, ["seconds", "minutes", "hours", "days"]);
+    }
+
+    #[test]
+    fn a_line_at_100_percent_reaches_the_right_edge() {
+        let lines = vec![vec![(1.0, 100.0)], vec![(1.0, 50.0), (60.0, 100.0)], vec![]];
+        let Content::Lines { series, .. } = cdf_panel("", lines).content else {
+            panic!("no lines");
+        };
+        assert_eq!(series[0], [(1.0, 100.0), (60.0, 100.0)]);
+        assert!(series[2].is_empty());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::error::Next;
 use crate::jobs_csv;
 use crate::metrics::Metrics;
 use crate::output;
+use crate::progress::Progress;
 use crate::render::summary;
 use crate::scenario::Scenario;
 use crate::simulate::{self, Run};
@@ -68,18 +69,26 @@ pub fn advised<T>(result: Result<T, String>) -> anyhow::Result<T> {
 ///
 /// # Errors
 /// If the trace cannot be read, the scenario is impossible or a file cannot be written.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     advised(args.scenario.check())?;
     if let Some(path) = &args.plot {
         plot::kind_of(path)?;
     }
+    let targets = [&args.jobs_csv, &args.plot];
+    args.source.spare(&targets)?;
     let loaded = args.source.load()?;
-    let run = advised(simulate::run(&loaded.trace, &args.scenario, None))?;
+    loaded.racks_for(&mut args.scenario)?;
+    let runs = simulate::runs(&args.scenario, None);
+    let progress = Progress::new("simulating", runs * loaded.report.kept);
+    let ticked = |jobs| progress.advance(jobs);
+    let run = advised(simulate::run(&loaded.trace, &args.scenario, None, &ticked))?;
+    drop(progress);
+    advised(run.metrics.something_measured())?;
     if let Some(path) = &args.jobs_csv {
         output::save(path, |out| jobs_csv::write(out, &loaded.trace, &run))?;
     }
     if let Some(path) = &args.plot {
-        plot::save(path, &plot::of_run(&run))?;
+        plot::save(path, &plot::of_run(loaded.short_name(), &run))?;
     }
     if args.json {
         output::print_json(&Document {

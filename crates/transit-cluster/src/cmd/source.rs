@@ -2,18 +2,21 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use super::run::advised;
 use crate::error::{Next, say};
 use crate::generate::{self, Arrivals, Cluster, Recipe};
 use crate::input::{self, Filter, Options, Report};
+use crate::output;
 use crate::progress::Progress;
 use crate::render::table::facts;
 use crate::render::units::{count, number};
+use crate::scenario::Scenario;
 use crate::trace::Trace;
 
 /// The real Kalos jobs that could be had, in our own format.
@@ -80,22 +83,40 @@ pub struct Loaded {
     pub filter: String,
     /// What became of its rows.
     pub report: Report,
+    /// Racks of a scenario that names none: those of the trace's cluster, where that is known.
+    pub own_racks: Option<f64>,
     /// The jobs.
     #[serde(skip)]
     pub trace: Trace,
 }
 
 impl Source {
+    /// Refuses files to write that cannot be written, or that would destroy the job table.
+    ///
+    /// # Errors
+    /// The first such file, with what to do about it.
+    pub fn spare(&self, targets: &[&Option<PathBuf>]) -> anyhow::Result<()> {
+        let targets: Vec<&Path> = targets.iter().filter_map(|path| path.as_deref()).collect();
+        let input = match self.trace.as_str() {
+            "seren" | "kalos" | "kalos-319" => None,
+            "-" => Some(Path::new("/dev/stdin")),
+            path => Some(Path::new(path)),
+        };
+        output::check(&targets, input)
+    }
+
     /// Reads or makes the trace.
     ///
     /// # Errors
     /// If there is none, or no job is left of it.
     pub fn load(&self) -> anyhow::Result<Loaded> {
+        advised(self.filter.possible())?;
         let (name, raw, mut report) = match self.trace.as_str() {
             "seren" => self.made(Cluster::Seren),
             "kalos" => self.made(Cluster::Kalos),
             "kalos-319" => {
-                let (trace, report) = self.table("kalos-319", KALOS_319.as_bytes())?;
+                let (trace, mut report) = self.table("kalos-319", KALOS_319.as_bytes())?;
+                report.cluster = Some(Cluster::Kalos);
                 (
                     "Kalos, 319 real jobs (completed, no evaluations)".to_owned(),
                     trace,
@@ -120,6 +141,7 @@ impl Source {
         let loaded = Loaded {
             name,
             filter: self.filter.words(),
+            own_racks: report.cluster.map(|cluster| cluster.profile().racks),
             report,
             trace,
         };
@@ -136,8 +158,10 @@ impl Source {
 
     fn made(&self, cluster: Cluster) -> (String, Trace, Report) {
         let recipe = self.made.recipe(cluster);
+        let progress = Progress::stage("generating");
         let trace = generate::trace(&recipe);
-        let mut report = Report::new("generated");
+        drop(progress);
+        let mut report = Report::new("generated", Some(cluster));
         report.rows = trace.jobs.len() as u64;
         let name = match cluster {
             Cluster::Seren => "Seren",
@@ -171,9 +195,12 @@ impl Source {
         let progress = Progress::rows();
         let read = input::read(source, &options, |rows| progress.advance(rows));
         drop(progress);
-        let (trace, report) = read
-            .with_context(|| format!("cannot read {name}"))
-            .next("see 'transit-cluster run --help' for the tables that are understood")?;
+        let (trace, report) = read.or_else(|error| {
+            let next = error.next();
+            Err(error)
+                .with_context(|| format!("cannot read {name}"))
+                .next(next)
+        })?;
         if report.bad_rows() > 0 {
             let bad = count(report.bad_rows());
             say(&format!(
@@ -186,6 +213,26 @@ impl Source {
 }
 
 impl Loaded {
+    /// Gives a scenario that names no racks those of the trace's cluster.
+    ///
+    /// # Errors
+    /// If it names none and the trace's cluster is not known.
+    pub fn racks_for(&self, scenario: &mut Scenario) -> anyhow::Result<()> {
+        if scenario.racks.is_none() {
+            scenario.racks = self.own_racks;
+        }
+        scenario
+            .shape()
+            .map(|_| ())
+            .next("say it with --racks, for instance --racks 16 for 64 nodes of 8 GPUs")
+    }
+
+    /// The name without folders, for titles.
+    #[must_use]
+    pub fn short_name(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or(&self.name)
+    }
+
     /// The account as text.
     #[must_use]
     pub fn account(&self) -> String {
@@ -206,17 +253,27 @@ impl Loaded {
                 count(report.duration_with_queue)
             ));
         }
+        if report.repeated_ids > 0 {
+            notes.push_str(&format!(
+                "{} rows repeat the id of another (jobs run again, or rows that are there twice); kept\n",
+                count(report.repeated_ids)
+            ));
+        }
         if report.started_early > 0 {
             notes.push_str(&format!(
                 "{} jobs started before their submission, by the table; kept\n",
                 count(report.started_early)
             ));
         }
+        let own_racks = self.own_racks.map_or_else(String::new, |racks| {
+            format!("{racks}, as the paper has them; used where --racks is not given")
+        });
         facts(&[
             ("trace", format!("{} ({})", self.name, report.table)),
             ("rows", count(report.rows)),
             ("bad rows", bad.collect()),
             ("filter", self.filter.clone()),
+            ("own racks", own_racks),
             ("left out", left_out.collect()),
             (
                 "jobs",

@@ -72,6 +72,11 @@ fn combinations(over: &[String]) -> anyhow::Result<Vec<String>> {
             .split_once('=')
             .ok_or_else(|| anyhow!("'{option}' names no values"))
             .next("write --over racks=32,48,72")?;
+        let named = |other: &&String| other.split_once('=').map(|pair| pair.0) == Some(name);
+        if over.iter().filter(named).count() > 1 {
+            return Err(anyhow!("--over {name} is given twice"))
+                .next("give all its values at once, separated by commas");
+        }
         let values: Vec<&str> = values.split(',').map(str::trim).collect();
         if all.len() * values.len() > MAX_RUNS {
             return Err(anyhow!("more than {MAX_RUNS} combinations"))
@@ -92,21 +97,29 @@ fn combinations(over: &[String]) -> anyhow::Result<Vec<String>> {
 /// If the trace cannot be read, a scenario is impossible or a file cannot be written.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let names = combinations(&args.over)?;
-    let scenarios: Vec<Scenario> = names
+    let mut scenarios: Vec<Scenario> = names
         .iter()
         .map(|name| changed(&args.scenario, name))
         .collect::<anyhow::Result<_>>()?;
+    args.source.spare(&[&args.csv])?;
     let loaded = args.source.load()?;
-    let progress = Progress::new("simulating", scenarios.len());
-    let ticked = || progress.advance(1);
+    for scenario in &mut scenarios {
+        loaded.racks_for(scenario)?;
+    }
+    let runs: u64 = scenarios.iter().map(|s| simulate::runs(s, None)).sum();
+    let progress = Progress::new("simulating", runs * loaded.report.kept);
+    let ticked = |jobs| progress.advance(jobs);
     let metrics = advised(simulate::run_all(
         &loaded.trace,
         &scenarios,
         None,
         |run| run.metrics,
-        ticked,
+        &ticked,
     ))?;
     drop(progress);
+    for metrics in &metrics {
+        advised(metrics.something_measured())?;
+    }
     if let Some(path) = &args.csv {
         output::save(path, |out| write_csv(out, &names, &metrics))?;
     }
@@ -192,7 +205,9 @@ mod tests {
         let expected = ["a=1 b=x", "a=1 b=y", "a=2 b=x", "a=2 b=y"];
         assert_eq!(combinations(&over).unwrap(), expected);
         assert!(combinations(&["a".to_owned()]).is_err());
-        let many = vec![format!("a={}", vec!["1"; 200].join(",")); 3];
+        let many = ["a", "b", "c"].map(|name| format!("{name}={}", vec!["1"; 200].join(",")));
         assert!(combinations(&many).is_err());
+        let twice = combinations(&["a=1".to_owned(), "a=2".to_owned()]);
+        assert!(twice.unwrap_err().to_string().contains("given twice"));
     }
 }

@@ -2,6 +2,8 @@
 
 use csv::ByteRecord;
 
+use crate::generate::Cluster;
+
 /// How a table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
@@ -57,6 +59,18 @@ pub enum Role {
     Duration,
 }
 
+impl Role {
+    /// What a field of this column has to be, where it is a time.
+    #[must_use]
+    pub fn kind_of_time(self) -> &'static str {
+        match self {
+            Self::RunSeconds => "number of seconds",
+            Self::Elapsed => "duration",
+            _ => "time",
+        }
+    }
+}
+
 /// Names of columns, in lower case; the first that a heading has is taken.
 const NAMES: [(Role, &[&str]); 12] = [
     (Role::Name, &["job_id", "jobid", "jobidraw", "id", "name"]),
@@ -68,7 +82,7 @@ const NAMES: [(Role, &[&str]); 12] = [
     (Role::Submit, &["submit", "submit_s", "submit_time"]),
     (Role::Start, &["start", "start_s", "start_time"]),
     (Role::End, &["end", "end_s", "end_time"]),
-    (Role::RunSeconds, &["run_s", "elapsedraw"]),
+    (Role::RunSeconds, &["run_s", "duration_s", "elapsedraw"]),
     (Role::Elapsed, &["elapsed"]),
     (Role::Duration, &["duration"]),
 ];
@@ -110,6 +124,7 @@ impl Columns {
         }
         let columns = Self { names, places };
         columns.complete()?;
+        columns.unambiguous()?;
         Ok(columns)
     }
 
@@ -136,6 +151,20 @@ impl Columns {
         ))
     }
 
+    /// Whether a column that is read has a namesake, of which nobody knows which was meant.
+    fn unambiguous(&self) -> Result<(), String> {
+        for &place in self.places.iter().flatten() {
+            let name = self.names.get(place).map_or("", String::as_str);
+            let same = |other: &&String| other.eq_ignore_ascii_case(name);
+            if self.names.iter().filter(same).count() > 1 {
+                return Err(format!(
+                    "two columns are named '{name}'; name one otherwise"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Where a role's column is.
     #[must_use]
     pub fn place(&self, role: Role) -> Option<usize> {
@@ -157,22 +186,36 @@ impl Columns {
         }
     }
 
-    /// What kind of table this is, in words.
+    /// The cluster of AcmeTrace whose table this is, told by its columns.
     #[must_use]
-    pub fn kind_of_table(&self) -> &'static str {
+    pub fn cluster(&self) -> Option<Cluster> {
         let has = |wanted: &str| {
             self.names
                 .iter()
                 .any(|name| name.eq_ignore_ascii_case(wanted))
         };
-        if has("gpu_num") && (has("fail_time") || has("mem_per_pod_GB")) {
-            "AcmeTrace, Kalos"
-        } else if has("gpu_num") {
-            "AcmeTrace, Seren"
-        } else if self.place(Role::Tres).is_some() {
-            "Slurm sacct"
+        if !["node_num", "gpu_num", "type", "gpu_time"]
+            .iter()
+            .all(|name| has(name))
+        {
+            return None;
+        }
+        let kalos = has("fail_time") || has("mem_per_pod_GB");
+        Some(if kalos {
+            Cluster::Kalos
         } else {
-            "plain table"
+            Cluster::Seren
+        })
+    }
+
+    /// What kind of table this is, in words.
+    #[must_use]
+    pub fn kind_of_table(&self) -> &'static str {
+        match self.cluster() {
+            Some(Cluster::Kalos) => "AcmeTrace, Kalos",
+            Some(Cluster::Seren) => "AcmeTrace, Seren",
+            None if self.place(Role::Tres).is_some() => "Slurm sacct",
+            None => "plain table",
         }
     }
 }
@@ -212,12 +255,25 @@ mod tests {
             assert!(error.contains(word), "{error}");
         }
         assert!(find(&["Submit", "AllocTRES", "Elapsed"]).is_ok());
-        assert_eq!(
-            find(&["submit_s", "run_s", "gpus"])
-                .unwrap()
-                .kind_of_table(),
-            "plain table"
-        );
+        let twice = find(&["submit_s", "run_s", "gpus", "GPUs"]).unwrap_err();
+        assert!(twice.contains("two columns are named 'gpus'"), "{twice}");
+        assert!(find(&["submit_s", "run_s", "gpus", "note", "note"]).is_ok());
+    }
+
+    #[test]
+    fn only_acme_tables_are_of_a_known_cluster() {
+        let kind = |heading: &[&str]| find(heading).unwrap().kind_of_table();
+        assert_eq!(kind(&["submit_s", "run_s", "gpus"]), "plain table");
+        let times = ["submit_time", "start_time", "end_time"];
+        let acme = |more: &[&'static str]| {
+            let names = ["node_num", "gpu_num", "type", "gpu_time"];
+            kind(&[&names, more, &times].concat())
+        };
+        assert_eq!(acme(&[]), "AcmeTrace, Seren");
+        assert_eq!(acme(&["fail_time"]), "AcmeTrace, Kalos");
+        // Helios writes its tables alike.
+        let helios = ["vc", "gpu_num", "node_num"];
+        assert_eq!(kind(&[&helios[..], &times].concat()), "plain table");
     }
 
     #[test]

@@ -31,6 +31,22 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Conditions that mean nothing.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn possible(&self) -> Result<(), String> {
+        for (name, value) in [("min-run-s", self.min_run_s), ("days", self.days)] {
+            if !(0.0..=1e9).contains(&value) {
+                return Err(format!("--{name} {value} is not within 0 and 1000000000"));
+            }
+        }
+        if self.max_gpus > 0 && self.max_gpus < self.min_gpus {
+            return Err("--max-gpus is below --min-gpus, which no job meets".to_owned());
+        }
+        Ok(())
+    }
+
     /// Why a row is left out, if it is. Days are counted once the first submission is known.
     #[must_use]
     pub fn refuses(&self, row: &Parsed<'_>) -> Option<&'static str> {

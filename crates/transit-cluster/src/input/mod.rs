@@ -5,8 +5,10 @@
 pub mod columns;
 pub mod filter;
 pub mod guard;
+pub mod repeats;
 pub mod report;
 pub mod row;
+pub mod sniff;
 pub mod time;
 
 use std::io::Read;
@@ -16,7 +18,7 @@ use jiff::tz::TimeZone;
 
 use crate::trace::{Job, Trace};
 use crate::units::Millis;
-use columns::{Columns, Dialect};
+use columns::{Columns, Dialect, Role};
 pub use filter::Filter;
 use guard::{Guard, Ledger};
 pub use report::Report;
@@ -38,19 +40,29 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file itself.
-    #[error("line {line}: {source}")]
+    #[error("reading stopped at line {line}")]
     Io {
         /// Where reading stopped.
         line: u64,
         /// What the system says.
         source: std::io::Error,
     },
+    /// Something else than a table.
+    #[error("{}", .0.what)]
+    NotText(sniff::Refusal),
     /// Nothing in it.
     #[error("it is empty")]
     Empty,
     /// The heading lacks something.
-    #[error("line 1: {0}")]
-    Heading(String),
+    #[error("line {line}: {what}")]
+    Heading {
+        /// Where the heading stands.
+        line: u64,
+        /// What it lacks.
+        what: String,
+        /// What to do about it.
+        next: &'static str,
+    },
     /// A bad row, where none is allowed.
     #[error("line {line}, column {column}: {what}")]
     Row {
@@ -61,6 +73,20 @@ pub enum InputError {
         /// What is wrong there.
         what: String,
     },
+}
+
+impl InputError {
+    /// What to do about it.
+    #[must_use]
+    pub fn next(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "check that the file is whole and a table",
+            Self::Empty => "give a table with a heading line and rows",
+            Self::NotText(refusal) => refusal.next,
+            Self::Heading { next, .. } => next,
+            Self::Row { .. } => "mend the row, or leave out --strict to have bad rows counted",
+        }
+    }
 }
 
 /// Reads a table to its end. `ticked` hears of every 65,536 rows.
@@ -79,6 +105,9 @@ pub fn read(
     if first.iter().all(u8::is_ascii_whitespace) {
         return Err(InputError::Empty);
     }
+    if let Some(refusal) = sniff::not_text(&first) {
+        return Err(InputError::NotText(refusal));
+    }
     let dialect = Dialect::of(&first);
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(dialect.delimiter)
@@ -89,10 +118,15 @@ pub fn read(
     let header = reader
         .byte_headers()
         .map_err(|error| unreadable(error, 1))?;
-    let columns =
-        Columns::find(header, options.type_column.as_deref()).map_err(InputError::Heading)?;
-    let mut report = Report::new(columns.kind_of_table());
+    let found = Columns::find(header, options.type_column.as_deref());
+    let columns = found.map_err(|what| InputError::Heading {
+        line: header.position().map_or(1, |start| ledger.line(start)),
+        what,
+        next: sniff::advice(header),
+    })?;
+    let mut report = Report::new(columns.kind_of_table(), columns.cluster());
     let mut trace = Trace::default();
+    let (named, mut ids) = (columns.place(Role::Name).is_some(), repeats::Ids::default());
     let mut record = csv::ByteRecord::new();
     let mut rows = row::Rows::new(&columns, &options.zone);
     loop {
@@ -116,6 +150,9 @@ pub fn read(
                     report.filtered(why);
                 } else {
                     keep(&mut trace, &parsed);
+                    if named {
+                        ids.push(&parsed.name);
+                    }
                 }
             }
             Err(row::Bad::Skip(why)) => report.filtered(why),
@@ -129,6 +166,7 @@ pub fn read(
         }
     }
     report.kept = trace.jobs.len() as u64;
+    report.repeated_ids = ids.repeated();
     report.first_submit = trace.settle();
     Ok((trace, report))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::row::Parsed;
+use crate::generate::Cluster;
 use crate::units::Millis;
 
 /// Rows with one kind of fault.
@@ -21,6 +22,8 @@ pub struct BadRows {
 pub struct Report {
     /// What kind of table it is.
     pub table: String,
+    /// The cluster it comes from, or is like, if that is one of AcmeTrace's.
+    pub cluster: Option<Cluster>,
     /// Rows besides the heading.
     pub rows: u64,
     /// Rows that are wrong, by kind of fault.
@@ -33,6 +36,8 @@ pub struct Report {
     pub duration_with_queue: u64,
     /// Jobs that started before they were submitted, by the table; kept, for only the submission counts.
     pub started_early: u64,
+    /// Kept rows whose id an earlier row has.
+    pub repeated_ids: u64,
     /// The first submission, in the table's time.
     #[serde(skip)]
     pub first_submit: Millis,
@@ -41,9 +46,10 @@ pub struct Report {
 impl Report {
     /// Nothing read yet.
     #[must_use]
-    pub fn new(table: impl Into<String>) -> Self {
+    pub fn new(table: impl Into<String>, cluster: Option<Cluster>) -> Self {
         Self {
             table: table.into(),
+            cluster,
             ..Self::default()
         }
     }

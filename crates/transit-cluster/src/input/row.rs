@@ -163,16 +163,22 @@ impl<'a> Rows<'a> {
 
     fn time(&self, record: &ByteRecord, role: Role) -> Result<Option<u64>, Bad> {
         let text = self.text(record, role)?;
-        match time::parse(&text, self.zone) {
+        self.known(role, &text, time::parse(&text, self.zone))
+    }
+
+    /// The milliseconds that a field was found to say, if any.
+    fn known(&self, role: Role, text: &str, time: Time) -> Result<Option<u64>, Bad> {
+        match time {
             Time::At(ms) => Ok(Some(ms)),
             Time::None => Ok(None),
             Time::Negative => Err(self.wrong(
                 role,
                 "negative times",
-                format!("{} is negative", shown(&text)),
+                format!("{} is negative", shown(text)),
             )),
             Time::Unreadable => {
-                Err(self.wrong(role, "not a time", format!("{} is no time", shown(&text))))
+                let what = format!("{} is no {}", shown(text), role.kind_of_time());
+                Err(self.wrong(role, "not a time", what))
             }
         }
     }
@@ -196,27 +202,45 @@ impl<'a> Rows<'a> {
             );
             return Err(self.wrong(Role::End, "end before start", what));
         }
-        if let Some(run) = self.time(record, Role::RunSeconds)? {
-            return Ok(run);
+        if start_ms.is_none() && self.columns.place(Role::Start).is_some() {
+            return Err(Bad::Skip("never started"));
+        }
+        let (role, run_ms) = self.run_time(record, start_ms, end_ms)?;
+        if run_ms > MAX_RUN_MS {
+            let what = format!("it ran {:.0} years", run_ms as f64 / YEAR_MS);
+            return Err(self.wrong(role, "longer than ten years", what));
+        }
+        Ok(run_ms)
+    }
+
+    /// How long it ran, and which column says so.
+    fn run_time(
+        &self,
+        record: &ByteRecord,
+        start_ms: Option<u64>,
+        end_ms: Option<u64>,
+    ) -> Result<(Role, u64), Bad> {
+        let text = self.text(record, Role::RunSeconds)?;
+        if let Some(ms) = self.known(Role::RunSeconds, &text, time::seconds(&text))? {
+            return Ok((Role::RunSeconds, ms));
         }
         let text = self.text(record, Role::Elapsed)?;
         if !text.is_empty() {
-            return time::elapsed(&text).ok_or_else(|| {
-                self.wrong(
-                    Role::Elapsed,
-                    "not a time",
-                    format!("{} is no duration", shown(&text)),
-                )
-            });
+            let time = time::elapsed(&text).map_or(Time::Unreadable, Time::At);
+            let ms = self.known(Role::Elapsed, &text, time)?;
+            return Ok((Role::Elapsed, ms.unwrap_or(0)));
         }
         match (start_ms, end_ms) {
-            (Some(start), Some(end)) => Ok(end - start),
-            (None, _) => Err(Bad::Skip("never started")),
+            (Some(start), Some(end)) => Ok((Role::End, end - start)),
+            (None, _) => Err(Bad::Skip("no run time")),
             (_, None) => Err(Bad::Skip("no end")),
         }
     }
 }
 
+const YEAR_MS: f64 = 365.25 * 86_400_000.0;
+/// No job runs for ten years: a time is wrong, or in another unit.
+const MAX_RUN_MS: u64 = (10.0 * YEAR_MS) as u64;
 /// GPUs or nodes of one job; more is a mistake in the table.
 const MAX_COUNT: f64 = 10_000_000.0;
 

@@ -22,12 +22,9 @@ pub enum Time {
 #[must_use]
 pub fn parse(text: &str, zone: &TimeZone) -> Time {
     let text = text.trim();
-    match text {
-        "" | "Unknown" | "None" | "N/A" | "NaT" | "nan" | "NaN" | "null" => return Time::None,
-        _ => {}
-    }
-    if let Some(time) = seconds(text) {
-        return time;
+    match seconds(text) {
+        Time::Unreadable => {}
+        time => return time,
     }
     let stamp: Option<Timestamp> = text.parse().ok().or_else(|| {
         let civil: DateTime = text.parse().ok()?;
@@ -42,13 +39,18 @@ pub fn parse(text: &str, zone: &TimeZone) -> Time {
 /// Largest number of seconds that is a time: the year 9999 as Unix time.
 const MAX_SECONDS: f64 = 253_402_300_800.0;
 
-fn seconds(text: &str) -> Option<Time> {
-    let value: f64 = text.parse().ok()?;
-    Some(match value {
-        v if v < 0.0 => Time::Negative,
-        v if v <= MAX_SECONDS => Time::At((v * 1000.0).round() as u64),
+/// Reads a number of seconds, and nothing else.
+#[must_use]
+pub fn seconds(text: &str) -> Time {
+    match text.trim() {
+        "" | "Unknown" | "None" | "N/A" | "NaT" | "nan" | "NaN" | "null" => return Time::None,
+        _ => {}
+    }
+    match text.trim().parse::<f64>() {
+        Ok(v) if v < 0.0 => Time::Negative,
+        Ok(v) if v <= MAX_SECONDS => Time::At((v * 1000.0).round() as u64),
         _ => Time::Unreadable,
-    })
+    }
 }
 
 /// Slurm's `[days-]hours:minutes:seconds`, also `minutes:seconds`, in milliseconds.
@@ -92,6 +94,16 @@ mod tests {
         assert_eq!(parse("1969-12-31T23:00:00", &utc), Time::Negative);
         for wrong in ["soon", "2023-13-01 00:00:00", "1e300", "inf"] {
             assert_eq!(parse(wrong, &utc), Time::Unreadable, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_date_is_no_number_of_seconds() {
+        assert_eq!(seconds(" 30.5 "), Time::At(30_500));
+        assert_eq!(seconds("NaN"), Time::None);
+        assert_eq!(seconds("-1"), Time::Negative);
+        for wrong in ["2026-01-01", "00:00:30", "1e300", "inf", "NAN"] {
+            assert_eq!(seconds(wrong), Time::Unreadable, "{wrong}");
         }
     }
 

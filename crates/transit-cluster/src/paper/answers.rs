@@ -32,10 +32,10 @@ struct Side<'a> {
 impl Side<'_> {
     fn run(&self, racks: f64, options: &str, before: Option<&[Outcome]>) -> Result<Run, String> {
         let scenario = Scenario {
-            racks,
+            racks: Some(racks),
             ..self.base.changed(options)?
         };
-        simulate::run(&self.trace, &scenario, before)
+        simulate::run(&self.trace, &scenario, before, &|_| {})
     }
 
     /// Metrics at r=0, 25 and 50 %, and where jobs ran at r=0.

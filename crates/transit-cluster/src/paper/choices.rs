@@ -131,7 +131,7 @@ pub fn filter(choice: &Choice) -> Filter {
 pub fn scenario(choice: &Choice, seed: u64) -> Scenario {
     let base = Scenario {
         seed,
-        racks: choice.racks.0,
+        racks: Some(choice.racks.0),
         ..Scenario::default()
     };
     // The options are constants of this file; a test makes each of them.

@@ -61,29 +61,36 @@ pub fn run(
             placement,
             ..base.clone()
         };
-        let before = simulate::run(seren, &full, None)?;
+        let before = simulate::run(seren, &full, None, &|_| {})?;
         let scenarios: Vec<Scenario> = REDUCTIONS
             .iter()
             .flat_map(|&reduction| SPEEDUPS.map(|speedup| (reduction, speedup)))
             .map(|(reduction, speedup)| Scenario {
-                racks,
+                racks: Some(racks),
                 reduction,
                 speedup: Factor::fixed(speedup),
                 ..full.clone()
             })
             .collect();
-        let keep = |run: simulate::Run| Cell {
-            racks,
-            gpus_per_node,
-            placement,
-            reduction: run.scenario.reduction,
-            speedup: run.scenario.speedup.low,
-            before: before.metrics.clone(),
-            after: run.metrics,
+        let keep = |run: simulate::Run| {
+            ticked();
+            Cell {
+                racks,
+                gpus_per_node,
+                placement,
+                reduction: run.scenario.reduction,
+                speedup: run.scenario.speedup.low,
+                before: before.metrics.clone(),
+                after: run.metrics,
+            }
         };
         let outcomes = Some(before.outcomes.as_slice());
         cells.extend(simulate::run_all(
-            seren, &scenarios, outcomes, keep, ticked,
+            seren,
+            &scenarios,
+            outcomes,
+            keep,
+            &|_| {},
         )?);
     }
     Ok(cells)

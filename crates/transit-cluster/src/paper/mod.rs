@@ -39,8 +39,9 @@ type Traces = HashMap<(Cluster, u64, Arrivals), Trace>;
 
 /// Steps of [`run`], for a progress bar.
 #[must_use]
-pub fn steps() -> usize {
-    choices::all().len() + 1 + grid::STEPS
+pub fn steps(seed: u64) -> usize {
+    let choices = choices::all();
+    keys(seed, &choices).len() + choices.len() + 1 + grid::STEPS
 }
 
 /// Runs everything on all cores.
@@ -49,9 +50,9 @@ pub fn steps() -> usize {
 /// If a scenario cannot be simulated, in words.
 pub fn run(seed: u64, ticked: impl Fn() + Sync) -> Result<Study, String> {
     let choices = choices::all();
-    let traces = traces(seed, &choices);
+    let traces = traces(seed, &choices, &ticked);
     let trace = |cluster: Cluster, choice: &Choice| {
-        let key = (cluster, seed + choice.seeds_on, choice.arrivals);
+        let key = key(seed, cluster, choice);
         traces
             .get(&key)
             .ok_or_else(|| format!("no trace for {}", choice.name))
@@ -82,22 +83,34 @@ pub fn run(seed: u64, ticked: impl Fn() + Sync) -> Result<Study, String> {
     })
 }
 
-fn traces(seed: u64, choices: &[Choice]) -> Traces {
+fn key(seed: u64, cluster: Cluster, choice: &Choice) -> (Cluster, u64, Arrivals) {
+    let seed = seed.wrapping_add(choice.seeds_on);
+    (cluster, seed, choice.arrivals)
+}
+
+/// The traces that the choices need.
+fn keys(seed: u64, choices: &[Choice]) -> Vec<(Cluster, u64, Arrivals)> {
     let mut keys = Vec::new();
     for choice in choices.iter().chain([&Choice::usual()]) {
         for cluster in [Cluster::Seren, Cluster::Kalos] {
-            let key = (cluster, seed + choice.seeds_on, choice.arrivals);
+            let key = key(seed, cluster, choice);
             if !keys.contains(&key) {
                 keys.push(key);
             }
         }
     }
+    keys
+}
+
+fn traces(seed: u64, choices: &[Choice], ticked: &(impl Fn() + Sync)) -> Traces {
     let make = |key: (Cluster, u64, Arrivals)| {
         let recipe = Recipe {
             arrivals: key.2,
             ..Recipe::new(key.0, key.1)
         };
-        (key, generate::trace(&recipe))
+        let trace = generate::trace(&recipe);
+        ticked();
+        (key, trace)
     };
-    keys.into_par_iter().map(make).collect()
+    keys(seed, choices).into_par_iter().map(make).collect()
 }

@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::ValueFormatter;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::FontTransform;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::font;
-use super::palette::{GRID, INK, SOFT_INK, series};
+use super::palette::{COLOURS, GRID, INK, SOFT_INK, series};
 use super::units::tick;
 
 /// What a panel shows.
@@ -142,8 +143,16 @@ impl Figure {
             .enumerate()
         {
             let y = TITLE_PIXELS as i32 + row * LEGEND_ROW_PIXELS as i32 + 8;
-            let swatch = Rectangle::new([(*x, y - 5), (x + 24, y + 5)], series(at).filled());
-            area.draw(&swatch).map_err(text)?;
+            let pieces: &[(i32, i32)] = if dashed(at) {
+                &[(0, 6), (9, 15), (18, 24)]
+            } else {
+                &[(0, 24)]
+            };
+            for (from, to) in pieces {
+                let corners = [(x + from, y - 5), (x + to, y + 5)];
+                let swatch = Rectangle::new(corners, series(at).filled());
+                area.draw(&swatch).map_err(text)?;
+            }
             write(area, name, (x + 30, y), 15, HPos::Left)?;
         }
         let top = TITLE_PIXELS + self.legend_pixels(width);
@@ -174,6 +183,11 @@ fn write<B: DrawingBackend>(
     area.draw_text(words, &style, at).map_err(text)
 }
 
+/// Whether a series is dashed: those whose colour an earlier one has.
+fn dashed(at: usize) -> bool {
+    at >= COLOURS
+}
+
 /// A range that holds all values and 0, with some air.
 fn range(values: impl Iterator<Item = f64>) -> Range<f64> {
     let (low, high) = values
@@ -181,7 +195,10 @@ fn range(values: impl Iterator<Item = f64>) -> Range<f64> {
         .fold((0.0_f64, 0.0_f64), |(low, high), v| {
             (low.min(v), high.max(v))
         });
-    let air = (high - low).max(1e-9) * 0.06;
+    if low == high {
+        return 0.0..1.0;
+    }
+    let air = (high - low) * 0.06;
     (if low < 0.0 { low - air } else { 0.0 })..(if high > 0.0 {
         high + air
     } else {
@@ -205,13 +222,13 @@ impl Panel {
     ) -> Drawn {
         let points = || lines.iter().flatten();
         let y = range(points().map(|point| point.1));
-        let last = points().map(|point| point.0).fold(1.0, f64::max);
+        let last = points().map(|point| point.0).fold(0.0, f64::max);
         let mut chart = self.frame(area);
         if log_x {
-            let chart = chart.build_cartesian_2d((1.0..last * 1.05).log_scale(), y);
+            let chart = chart.build_cartesian_2d((1.0..last.max(10.0) * 1.05).log_scale(), y);
             draw_lines(&mut chart.map_err(text)?, self, lines)
         } else {
-            let chart = chart.build_cartesian_2d(0.0..last * 1.01, y);
+            let chart = chart.build_cartesian_2d(0.0..last.max(1e-3) * 1.01, y);
             draw_lines(&mut chart.map_err(text)?, self, lines)
         }
     }
@@ -302,6 +319,12 @@ where
         .y_desc(&panel.y);
     mesh.draw().map_err(text)?;
     for (at, points) in lines.iter().enumerate() {
+        if dashed(at) {
+            let line =
+                DashedPathElement::new(points.iter().copied(), 7, 5, series(at).stroke_width(2));
+            chart.draw_series([line]).map_err(text)?;
+            continue;
+        }
         // Piece by piece: where a thick line turns back, its joint would stick far out.
         let style = series(at).stroke_width(2);
         let pieces = points
@@ -351,6 +374,15 @@ mod tests {
     }
 
     #[test]
+    fn series_of_one_colour_are_told_apart_by_dashes() {
+        let repeats = |at: usize| (0..at).any(|other| series(other) == series(at));
+        for at in 0..2 * COLOURS {
+            assert_eq!(dashed(at), repeats(at), "{at}");
+        }
+        assert_eq!(range([0.0, 0.0].into_iter()), 0.0..1.0);
+    }
+
+    #[test]
     fn empty_and_odd_data_draw() {
         let mut odd = figure();
         odd.panels[0].content = Content::Lines {
@@ -358,6 +390,11 @@ mod tests {
             series: vec![vec![(0.0, f64::NAN)]],
         };
         odd.panels[1].content = Content::Bars(Vec::new());
+        assert!(odd.png().is_ok());
+        odd.panels[0].content = Content::Lines {
+            log_x: true,
+            series: vec![vec![(1.0, 0.0)]; 2 * COLOURS],
+        };
         assert!(odd.png().is_ok());
         odd.panels.clear();
         assert!(odd.png().is_ok());

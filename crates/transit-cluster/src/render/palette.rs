@@ -10,7 +10,10 @@ pub const SOFT_INK: RGBColor = RGBColor(0x66, 0x66, 0x66);
 /// Grid lines.
 pub const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 
-const SERIES: [RGBColor; 7] = [
+/// How many series have a colour of their own.
+pub const COLOURS: usize = 7;
+
+const SERIES: [RGBColor; COLOURS] = [
     RGBColor(0x55, 0x55, 0x55),
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xE6, 0x9F, 0x00),
@@ -20,7 +23,7 @@ const SERIES: [RGBColor; 7] = [
     RGBColor(0x56, 0xB4, 0xE9),
 ];
 
-/// The colour of the n-th series; they repeat after seven.
+/// The colour of the n-th series; they repeat after [`COLOURS`].
 #[must_use]
 pub fn series(index: usize) -> RGBColor {
     SERIES.get(index % SERIES.len()).copied().unwrap_or(INK)

@@ -66,7 +66,7 @@ pub fn scenario(run: &Run) -> String {
     let (s, shape) = (&run.scenario, run.shape);
     let cluster = format!(
         "{} racks x {} GPUs, {} per node: {} nodes, {} GPUs",
-        number_short(s.racks),
+        number_short(f64::from(shape.nodes) / f64::from(shape.nodes_per_rack)),
         s.gpus_per_rack,
         s.gpus_per_node,
         count(u64::from(shape.nodes)),
