@@ -5,6 +5,9 @@
 //! $ cargo build --release -p transit-cluster --example cluster_bench
 //! $ taskset -c 0 target/release/examples/cluster_bench
 //! ```
+//!
+//! On 2026-12-01, on one core of a virtual machine (AMD EPYC) that others used too: FIFO 0.28 s, so
+//! 1.6 million jobs a second; greedy 0.27 s, EASY 0.56 s; drawing the trace 0.87 s; at most 107 MiB.
 
 use std::time::Instant;
 

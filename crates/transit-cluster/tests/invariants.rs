@@ -185,8 +185,8 @@ proptest! {
     }
 
     /// The first waiting job starts when it would with nobody behind it: whatever is backfilled leaves
-    /// it alone. Checked for the first job that has to wait, for it is the head from its submission on; without
-    /// scale-in, for which run times hang on where jobs ran before, which later jobs change.
+    /// it alone. Checked for the first job that has to wait, for it is the head from its submission on;
+    /// without scale-in, where run times hang on a baseline run that later jobs change.
     #[test]
     fn easy_never_delays_the_head(jobs in jobs(), scenario in scenarios()) {
         let scenario = Scenario { queue: Queue::Easy, reduction: 0.0, ..scenario };

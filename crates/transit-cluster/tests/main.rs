@@ -1,5 +1,6 @@
 //! What a user of the simulator relies on: schedules worked by hand, invariants of random runs, tables
-//! of all kinds and of none, the verbs' output, mistakes of all kinds, and agreement with an independent simulator.
+//! of all kinds and of none, the verbs' output, mistakes of all kinds, and agreement with an independent
+//! simulator.
 
 #![allow(
     clippy::unwrap_used,

@@ -166,3 +166,28 @@ fn help_starts_with_examples() {
         assert!(text.starts_with("Examples:\n  "), "{text}");
     }
 }
+
+/// What the README shows is what comes out, line by line.
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(path).unwrap();
+    let mut examples = 0;
+    for (_, example) in readme
+        .match_indices("    $ transit-cluster ")
+        .map(|(at, _)| readme.split_at(at))
+    {
+        let mut lines = example.lines().map_while(|line| line.strip_prefix("    "));
+        let args: Vec<&str> = lines.next().unwrap().split(' ').skip(2).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let text = stdout(&args, folder.path());
+        for line in lines {
+            assert!(
+                text.lines().any(|printed| printed == line),
+                "{line}\n{text}"
+            );
+        }
+        examples += 1;
+    }
+    assert_eq!(examples, 1);
+}

@@ -15,12 +15,9 @@ use crate::input::{self, Filter, Options, Report};
 use crate::output;
 use crate::progress::Progress;
 use crate::render::table::facts;
-use crate::render::units::{count, number};
+use crate::render::units::{count, number, seconds};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-
-/// The real Kalos jobs that could be had, in our own format.
-static KALOS_319: &str = include_str!("../../../../fixtures/acme/kalos_completed_319.csv");
 
 /// Which jobs are simulated.
 #[derive(Clone, Debug, clap::Args)]
@@ -115,7 +112,8 @@ impl Source {
             "seren" => self.made(Cluster::Seren),
             "kalos" => self.made(Cluster::Kalos),
             "kalos-319" => {
-                let (trace, mut report) = self.table("kalos-319", KALOS_319.as_bytes())?;
+                let (trace, mut report) =
+                    self.table("kalos-319", generate::data::KALOS_319.as_bytes())?;
                 report.cluster = Some(Cluster::Kalos);
                 (
                     "Kalos, 319 real jobs (completed, no evaluations)".to_owned(),
@@ -239,7 +237,7 @@ impl Loaded {
         let report = &self.report;
         let jobs = self.trace.jobs.len() as u64;
         let hours = self.trace.work() as f64 / 3_600_000.0;
-        let days = self.trace.span().seconds() / 86_400.0;
+        let span_s = self.trace.span().seconds();
         let bad = report
             .bad
             .iter()
@@ -278,10 +276,10 @@ impl Loaded {
             (
                 "jobs",
                 format!(
-                    "{}; {} GPU hours, submitted over {} days",
+                    "{}; {} GPU hours, submitted over {}",
                     count(jobs),
                     number(hours),
-                    number(days)
+                    seconds(span_s)
                 ),
             ),
             ("note", notes),

@@ -10,6 +10,8 @@ pub struct Point {
     pub share: f64,
 }
 
+/// 319 real Kalos jobs (completed, no evaluations) in our own format; their run times hold the queue too.
+pub static KALOS_319: &str = include_str!("../../../../fixtures/acme/kalos_completed_319.csv");
 static CDFS: &str = include_str!("../../../../fixtures/acme/acme_cdfs.csv");
 static OUTLIERS: &str = include_str!("../../../../fixtures/acme/acme_gpu_outlier_counts.csv");
 

@@ -89,19 +89,18 @@ impl InputError {
     }
 }
 
-/// Reads a table to its end. `ticked` hears of every 65,536 rows.
-///
-/// # Errors
-/// If it cannot be read, its heading lacks a column, or, with `strict`, a row is bad.
-pub fn read(
-    source: impl Read,
-    options: &Options,
-    mut ticked: impl FnMut(u64),
-) -> Result<(Trace, Report), InputError> {
+/// A table at its first row.
+struct Opened<R> {
+    reader: csv::Reader<Guard<R>>,
+    ledger: Rc<Ledger>,
+    columns: Columns,
+}
+
+fn open<R: Read>(source: R, options: &Options) -> Result<Opened<R>, InputError> {
     let ledger = Rc::new(Ledger::default());
     let mut guarded = Guard::new(source, ledger.clone());
-    let io = |line: u64| move |source: std::io::Error| InputError::Io { line, source };
-    let first = guarded.first_line().map_err(io(1))?;
+    let io = |source: std::io::Error| InputError::Io { line: 1, source };
+    let first = guarded.first_line().map_err(io)?;
     if first.iter().all(u8::is_ascii_whitespace) {
         return Err(InputError::Empty);
     }
@@ -124,6 +123,27 @@ pub fn read(
         what,
         next: sniff::advice(header),
     })?;
+    Ok(Opened {
+        reader,
+        ledger,
+        columns,
+    })
+}
+
+/// Reads a table to its end. `ticked` hears of every 65,536 rows.
+///
+/// # Errors
+/// If it cannot be read, its heading lacks a column, or, with `strict`, a row is bad.
+pub fn read(
+    source: impl Read,
+    options: &Options,
+    mut ticked: impl FnMut(u64),
+) -> Result<(Trace, Report), InputError> {
+    let Opened {
+        mut reader,
+        ledger,
+        columns,
+    } = open(source, options)?;
     let mut report = Report::new(columns.kind_of_table(), columns.cluster());
     let mut trace = Trace::default();
     let (named, mut ids) = (columns.place(Role::Name).is_some(), repeats::Ids::default());

@@ -20,8 +20,11 @@ pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => count_signed(value),
         v if v >= 9.995 => format!("{value:.1}"),
-        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
+        v if v >= 0.9995 || v == 0.0 => format!("{value:.2}"),
+        v => {
+            let zeros = -v.log10().floor();
+            format!("{value:.*}", (2.0 + zeros).min(12.0) as usize)
+        }
     }
 }
 
@@ -88,6 +91,10 @@ mod tests {
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(number(-1234.5), "-1,235");
         assert_eq!(number(40.56), "40.6");
+        assert_eq!(number(1.0), "1.00");
+        assert_eq!(number(0.0), "0.00");
+        assert_eq!(number(0.11432), "0.114");
+        assert_eq!(number(-0.000_504_3), "-0.000504");
         assert_eq!(seconds(0.0), "0 s");
         assert_eq!(seconds(90.0), "90.0 s");
         assert_eq!(seconds(5400.0), "90.0 min");
