@@ -152,6 +152,9 @@ impl Serialize for Factor {
     }
 }
 
+/// Beyond this a number without % was meant to have one.
+const MOST_BARE: f64 = 10.0;
+
 impl FromStr for Factor {
     type Err = String;
 
@@ -170,6 +173,11 @@ impl FromStr for Factor {
             low: number(low)?,
             high: number(high)?,
         };
+        if !as_percent && factor.high > MOST_BARE {
+            return Err(format!(
+                "'{text}' is {text}00%; write '{text}%' if that is meant"
+            ));
+        }
         let possible = -0.99..=100.0;
         if factor.low > factor.high
             || !possible.contains(&factor.low)
@@ -188,9 +196,9 @@ impl FromStr for Factor {
 /// # Errors
 /// If it is no number from 0 to below 1.
 pub fn reduction(text: &str) -> Result<f64, String> {
-    let value = Factor::from_str(text)?.low;
-    if (0.0..1.0).contains(&value) {
-        Ok(value)
+    let value = Factor::from_str(text)?;
+    if value.low == value.high && (0.0..1.0).contains(&value.low) {
+        Ok(value.low)
     } else {
         Err(format!(
             "'{text}' is no share of nodes: 0% to below 100%, for instance 50%"
@@ -348,8 +356,10 @@ impl Scenario {
             .and_then(|matches| Self::from_arg_matches(&matches))
             .map_err(|error| {
                 let text = error.to_string();
-                let first = text.lines().next().unwrap_or_default();
-                first.trim_start_matches("error: ").to_owned()
+                // What is wrong, and the values that would be right.
+                let lines = text.lines().take_while(|line| !line.is_empty());
+                let lines: Vec<&str> = lines.map(str::trim).collect();
+                lines.join(" ").trim_start_matches("error: ").to_owned()
             })?;
         changed.check()?;
         Ok(changed)
@@ -413,7 +423,11 @@ mod tests {
         for wrong in ["", "x", "5..1%", "nan", "-100%", "inf"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(reduction("100%").is_err() && reduction("-1%").is_err());
+        for wrong in ["100%", "-1%", "0..50%", "50"] {
+            assert!(reduction(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse("50").unwrap_err().contains("write '50%'"));
+        assert_eq!(parse("1.37"), Ok(Factor::fixed(1.37)));
     }
 
     #[test]

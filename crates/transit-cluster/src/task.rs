@@ -139,7 +139,9 @@ pub fn tasks(
 
 fn demand(job: &Job, scenario: &Scenario, shape: Shape) -> Demand {
     if scenario.nodes_from == NodesFrom::Trace && job.nodes > 1 {
-        return Demand::nodes_whole(job.nodes);
+        // Nodes of the trace may be larger than those simulated.
+        let least = job.gpus.div_ceil(shape.gpus_per_node);
+        return Demand::nodes_whole(job.nodes.max(least));
     }
     let (sub_node, last_node) = (scenario.sub_node, scenario.last_node);
     Demand::of(job.gpus, shape.gpus_per_node, sub_node, last_node)
@@ -243,6 +245,33 @@ mod tests {
         };
         let shape = scenario.shape().unwrap();
         tasks(&trace, scenario, shape, Some(&[outcome])).remove(0)
+    }
+
+    #[test]
+    fn nodes_of_the_trace_hold_all_its_gpus() {
+        let nodes = |gpus, nodes, gpus_per_node| {
+            let scenario = Scenario {
+                racks: Some(72.0),
+                nodes_from: NodesFrom::Trace,
+                gpus_per_node,
+                ..Scenario::default()
+            };
+            let mut trace = Trace::default();
+            trace.jobs.push(Job {
+                submit: Millis(0),
+                run: Millis(1000),
+                gpus,
+                nodes,
+                state: State::Completed,
+                kind: 0,
+            });
+            let shape = scenario.shape().unwrap();
+            tasks(&trace, &scenario, shape, None)[0].demand.nodes()
+        };
+        assert_eq!(nodes(16, 2, 8), 2);
+        assert_eq!(nodes(16, 4, 8), 4);
+        assert_eq!(nodes(16, 2, 4), 4);
+        assert_eq!(nodes(16, 0, 8), 2);
     }
 
     #[test]

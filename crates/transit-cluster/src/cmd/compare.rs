@@ -36,7 +36,8 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     scenario: Scenario,
-    /// A further scenario: options that differ from the first, as name=value (repeat for more).
+    /// A further scenario: options that differ from the first, as name=value (repeat for more). Where its
+    /// jobs ran before scale-in is where they ran in the first, if that has none.
     #[arg(long, required = true, value_name = "OPTIONS")]
     with: Vec<String>,
     /// Draw the distributions of queue times (.png or .svg).
@@ -162,6 +163,11 @@ mod tests {
             (Some(40.0), 7, 0.5)
         );
         assert_eq!(other.queue, crate::scenario::Queue::Easy);
+        let queue = changed(&base, "queue=sjf").unwrap_err().to_string();
+        assert!(
+            queue.contains("fifo, greedy, easy, conservative"),
+            "{queue}"
+        );
         for wrong in ["", " ", "rack=3", "racks=x", "racks", "racks=0"] {
             let error = crate::error::text(&changed(&base, wrong).unwrap_err());
             assert!(error.contains("next:"), "{error}");

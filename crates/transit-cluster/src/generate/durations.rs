@@ -24,6 +24,7 @@ pub struct Sized {
 }
 
 const ROUNDS: usize = 14;
+const AFTER_ROUNDS: usize = 6;
 /// The longest run in both clusters' summaries is 14 days.
 const LONGEST_S: f64 = 1_209_604.0;
 
@@ -48,6 +49,10 @@ pub fn draw(profile: &Profile, jobs: &[Sized], scale: f64, random: &mut Pcg64) -
         for (members, curve) in by_kind.iter_mut().zip(&curves) {
             onto_curve(&mut seconds, members, curve);
         }
+        to_hours(&mut seconds, jobs, &classes, &hours);
+    }
+    // What the longest run cuts off goes to the other jobs of its size.
+    for _ in 0..AFTER_ROUNDS {
         to_hours(&mut seconds, jobs, &classes, &hours);
     }
     seconds
