@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use anyhow::anyhow;
+
 /// An error with the next thing to try. Made with [`Next::next`].
 #[derive(Debug)]
 pub struct Advised {
@@ -41,6 +43,16 @@ impl<T, E: Into<anyhow::Error>> Next<T> for Result<T, E> {
             .into()
         })
     }
+}
+
+/// An error of the simulator, which only a mistaken option makes.
+///
+/// # Errors
+/// Always the given one.
+pub fn advised<T>(result: Result<T, String>) -> anyhow::Result<T> {
+    result
+        .map_err(|error| anyhow!(error))
+        .next("change that option; --help tells what is possible")
 }
 
 /// Whether the reader of our output went away, which is no failure of ours.
@@ -89,7 +101,7 @@ pub fn json(error: &anyhow::Error) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use anyhow::{Context, anyhow};
+    use anyhow::Context;
 
     use super::*;
 

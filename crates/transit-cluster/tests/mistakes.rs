@@ -38,6 +38,10 @@ fn mistakes_are_told_with_what_to_do() {
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write("none.csv", "submit_s,run_s,gpus\n0,1,0\n0,x,8\n");
     write("other.csv", "a,b\n1,2\n");
+    write(
+        "slurm.txt",
+        "JobID|Submit|Elapsed|AllocTRES\n7|2026-01-01T00:00:00|01:00:00|cpu=8,node=1\n",
+    );
     for (args, expected) in [
         (&["run", "missing.csv"][..], "cannot open missing.csv"),
         (&["run", "."], "is a folder"),
@@ -46,6 +50,7 @@ fn mistakes_are_told_with_what_to_do() {
             "no column for when jobs were submitted",
         ),
         (&["run", "none.csv"], "no job is left"),
+        (&["run", "slurm.txt"], "AccountingStorageTRES"),
         (&["run", "none.csv", "--strict"], "line 3, column 2 (run_s)"),
         (&["run", "kalos-319", "--time-zone", "Mars"], "Mars"),
         (&["run", "kalos-319", "--plot", "a.pdf"], ".png or .svg"),

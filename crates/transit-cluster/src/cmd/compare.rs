@@ -11,10 +11,9 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use super::plot;
-use super::run::advised;
 use super::source::{Loaded, Source};
 use crate::engine::Outcome;
-use crate::error::Next;
+use crate::error::{Next, advised};
 use crate::metrics::Metrics;
 use crate::output;
 use crate::progress::Progress;

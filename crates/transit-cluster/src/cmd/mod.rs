@@ -1,4 +1,5 @@
-//! The verbs, one file each.
+//! The verbs, one file each, and what they share: where jobs come from (`source`) and what is drawn of
+//! them (`plot`).
 
 pub mod check;
 pub mod compare;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::plot;
-use super::run::advised;
+use crate::error::advised;
 use crate::output;
 use crate::paper;
 use crate::paper::numbers::NUMBERS;

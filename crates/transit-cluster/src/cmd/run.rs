@@ -7,12 +7,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::anyhow;
 use serde::Serialize;
 
 use super::plot;
 use super::source::{Loaded, Source};
-use crate::error::Next;
+use crate::error::advised;
 use crate::jobs_csv;
 use crate::metrics::Metrics;
 use crate::output;
@@ -53,16 +52,6 @@ struct Document<'a> {
     input: &'a Loaded,
     scenario: &'a Scenario,
     metrics: &'a Metrics,
-}
-
-/// An error of the simulator, which only a mistaken option makes.
-///
-/// # Errors
-/// Always the given one.
-pub fn advised<T>(result: Result<T, String>) -> anyhow::Result<T> {
-    result
-        .map_err(|error| anyhow!(error))
-        .next("change that option; --help tells what is possible")
 }
 
 /// Runs it.

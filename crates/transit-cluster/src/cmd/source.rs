@@ -8,8 +8,7 @@ use anyhow::{Context, anyhow};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::run::advised;
-use crate::error::{Next, say};
+use crate::error::{Next, advised, say};
 use crate::generate::{self, Arrivals, Cluster, Recipe};
 use crate::input::{self, Filter, Options, Report};
 use crate::output;
@@ -149,7 +148,7 @@ impl Source {
                 "no job is left to simulate\n{}",
                 account.trim_end()
             ))
-            .next("relax the filters, or look at the rows named above");
+            .next(loaded.why_none());
         }
         Ok(loaded)
     }
@@ -223,6 +222,15 @@ impl Loaded {
             .shape()
             .map(|_| ())
             .next("say it with --racks, for instance --racks 16 for 64 nodes of 8 GPUs")
+    }
+
+    /// What to do if no job is left.
+    fn why_none(&self) -> &'static str {
+        let without = self.report.left_out.get("no GPU").copied().unwrap_or(0);
+        if self.report.table == "Slurm sacct" && without > 0 {
+            return "look at AllocTRES: it names gres/gpu only if Slurm has AccountingStorageTRES=gres/gpu";
+        }
+        "relax the filters, or look at the rows named above"
     }
 
     /// The name without folders, for titles.

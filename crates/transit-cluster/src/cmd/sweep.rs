@@ -11,9 +11,8 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use super::compare::changed;
-use super::run::advised;
 use super::source::{Loaded, Source};
-use crate::error::Next;
+use crate::error::{Next, advised};
 use crate::jobs_csv::quoted;
 use crate::metrics::Metrics;
 use crate::output;

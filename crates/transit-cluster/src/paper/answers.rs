@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::choices::{self, Choice};
-use super::numbers::COUNT;
+use super::numbers::{COUNT, Headline};
 use crate::engine::Outcome;
 use crate::metrics::{Group, Metrics};
 use crate::render::units::relative;
@@ -20,6 +20,20 @@ pub struct Answers {
     pub speedup_effect: Option<f64>,
     /// Mean queue in seconds before scale-in: Seren on 72, Kalos on 76, Kalos on 32.
     pub waits_before_s: [f64; 3],
+}
+
+impl Answers {
+    /// Our value of a number, if there is anything to compare.
+    #[must_use]
+    pub fn get(&self, number: Headline) -> Option<f64> {
+        self.values.get(number as usize).copied().flatten()
+    }
+
+    fn put(&mut self, number: Headline, value: Option<f64>) {
+        if let Some(place) = self.values.get_mut(number as usize) {
+            *place = value;
+        }
+    }
 }
 
 /// One cluster and trace under one choice.
@@ -83,49 +97,58 @@ pub fn answer(choice: &Choice, seren: &Trace, kalos: &Trace, seed: u64) -> Resul
     Ok(answers)
 }
 
-fn put(answers: &mut Answers, at: usize, value: Option<f64>) {
-    if let Some(place) = answers.values.get_mut(at) {
-        *place = value;
-    }
-}
-
 fn on_seren(side: &Side<'_>, answers: &mut Answers) -> Result<(), String> {
     let choice = side.choice;
     let racks = choice.racks.0;
     let traffic =
         |from: &Group, to: &Group| percent(choice.traffic_of(from), choice.traffic_of(to));
     let ([before, quarter, half], outcomes) = side.three(racks, "")?;
-    put(answers, 0, traffic(&before.eligible, &quarter.eligible));
-    put(answers, 1, traffic(&before.eligible, &half.eligible));
+    answers.put(
+        Headline::SerenTraffic8At25,
+        traffic(&before.eligible, &quarter.eligible),
+    );
+    answers.put(
+        Headline::SerenTraffic8At50,
+        traffic(&before.eligible, &half.eligible),
+    );
     // Small nodes only matter to the workload and to what counts as traffic.
     if matches!(choice.item, 0 | 1 | 10) {
         let ([four, quarter, half], _) = side.three(racks, "gpus-per-node=4")?;
-        put(answers, 2, traffic(&four.eligible, &quarter.eligible));
-        put(answers, 3, traffic(&four.eligible, &half.eligible));
+        answers.put(
+            Headline::SerenTraffic4At25,
+            traffic(&four.eligible, &quarter.eligible),
+        );
+        answers.put(
+            Headline::SerenTraffic4At50,
+            traffic(&four.eligible, &half.eligible),
+        );
     }
-    put(
-        answers,
-        4,
+    answers.put(
+        Headline::SerenQueueAt25,
         percent(side.queue(&before), side.queue(&quarter)),
     );
-    put(answers, 5, percent(side.queue(&before), side.queue(&half)));
+    answers.put(
+        Headline::SerenQueueAt50,
+        percent(side.queue(&before), side.queue(&half)),
+    );
     let single = half.became_single_node as f64 / half.eligible.jobs.max(1) as f64;
-    put(answers, 6, Some(100.0 * single));
+    answers.put(Headline::SerenOneNode, Some(100.0 * single));
     let small = side.run(32.0, "reduction=50%", Some(&outcomes))?.metrics;
     let small_before = side.run(32.0, "", None)?.metrics;
     let (from, to) = (&before.eligible, &small.eligible);
-    put(
-        answers,
-        12,
+    answers.put(
+        Headline::SmallThroughput,
         percent(choice.throughput_of(from), choice.throughput_of(to)),
     );
-    put(answers, 13, percent(from.queue.mean_s, to.queue.mean_s));
-    put(
-        answers,
-        14,
+    answers.put(
+        Headline::SmallQueue,
+        percent(from.queue.mean_s, to.queue.mean_s),
+    );
+    answers.put(
+        Headline::SmallQueueOf32,
         percent(small_before.eligible.queue.mean_s, to.queue.mean_s),
     );
-    put(answers, 15, traffic(from, to));
+    answers.put(Headline::SmallTraffic, traffic(from, to));
     answers.waits_before_s[0] = side.queue(&before);
     Ok(())
 }
@@ -139,27 +162,30 @@ fn on_kalos(side: &Side<'_>, answers: &mut Answers) -> Result<(), String> {
         )
     };
     let ([before, quarter, half], _) = side.three(choice.racks.1, "")?;
-    put(answers, 7, traffic(&before, &quarter));
-    put(answers, 8, traffic(&before, &half));
-    put(answers, 9, Some(side.queue(&half) - side.queue(&before)));
-    put(
-        answers,
-        10,
+    answers.put(Headline::KalosTrafficAt25, traffic(&before, &quarter));
+    answers.put(Headline::KalosTrafficAt50, traffic(&before, &half));
+    answers.put(
+        Headline::KalosQueue,
+        Some(side.queue(&half) - side.queue(&before)),
+    );
+    answers.put(
+        Headline::KalosIdleAt25,
         percent(before.idle_gpu_hours, quarter.idle_gpu_hours),
     );
-    put(
-        answers,
-        11,
+    answers.put(
+        Headline::KalosIdleAt50,
         percent(before.idle_gpu_hours, half.idle_gpu_hours),
     );
     answers.waits_before_s[1] = side.queue(&before);
     let ([before, quarter, half], outcomes) = side.three(32.0, "")?;
-    put(
-        answers,
-        16,
+    answers.put(
+        Headline::SmallKalosQueueAt25,
         percent(side.queue(&before), side.queue(&quarter)),
     );
-    put(answers, 17, percent(side.queue(&before), side.queue(&half)));
+    answers.put(
+        Headline::SmallKalosQueueAt50,
+        percent(side.queue(&before), side.queue(&half)),
+    );
     answers.waits_before_s[2] = side.queue(&before);
     let cut = |speedup: &str| -> Result<Option<f64>, String> {
         let options = format!("reduction=50% speedup={speedup}");

@@ -2,6 +2,7 @@
 
 use super::Study;
 use super::grid::{Cell, REDUCTIONS, SPEEDUPS};
+use super::numbers::Headline;
 use crate::cluster::Placement;
 use crate::metrics::{Group, Metrics};
 use crate::render::chart::{Content, Figure, Panel};
@@ -130,8 +131,9 @@ fn waits(study: &Study) -> Vec<(String, Vec<Option<f64>>)> {
 }
 
 fn kalos(study: &Study) -> Vec<(String, Vec<Option<f64>>)> {
-    let value = |at: usize| study.ours.values.get(at).copied().flatten();
+    let quarter = study.ours.get(Headline::SmallKalosQueueAt25);
+    let half = study.ours.get(Headline::SmallKalosQueueAt50);
     // The series are reductions by speed-ups; Kalos is run at the middle speed-up.
     let row = |quarter, half| vec![None, quarter, None, None, half, None];
-    vec![("32 racks both".to_owned(), row(value(16), value(17)))]
+    vec![("32 racks both".to_owned(), row(quarter, half))]
 }

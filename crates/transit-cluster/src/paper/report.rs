@@ -4,7 +4,7 @@
 use super::Study;
 use super::answers::Answers;
 use super::choices::Choice;
-use super::numbers::{COUNT, NUMBERS, Number, Verdict};
+use super::numbers::{Headline, NUMBERS, Number, Verdict};
 use crate::render::table::Rows;
 use crate::render::units::{number, seconds};
 
@@ -47,29 +47,28 @@ fn shown(value: Option<f64>) -> String {
 }
 
 /// The readings under which a number is lowest and highest, and nearest to the paper's.
-fn spread(study: &Study, at: usize) -> (String, String) {
-    let all: Vec<(f64, &str)> = values(study, at).collect();
+fn spread(study: &Study, n: &Number) -> (String, String) {
+    let all: Vec<(f64, &str)> = values(study, n.id).collect();
     let low = all.iter().map(|v| v.0).fold(f64::INFINITY, f64::min);
     let high = all.iter().map(|v| v.0).fold(f64::NEG_INFINITY, f64::max);
-    let Some(n) = NUMBERS.get(at).filter(|_| low <= high) else {
-        return ("-".to_owned(), String::new());
-    };
     let off = |v: &&(f64, &str)| n.difference(v.0).abs();
-    let nearest = all.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
-    let nearest = nearest.map_or_else(String::new, |(v, name)| {
-        format!("{} with {name}", signed(*v))
-    });
-    (format!("{} to {}", signed(low), signed(high)), nearest)
+    let Some((v, name)) = all.iter().min_by(|a, b| off(a).total_cmp(&off(b))) else {
+        return ("-".to_owned(), "none".to_owned());
+    };
+    (
+        format!("{} to {}", signed(low), signed(high)),
+        format!("{} with {name}", signed(*v)),
+    )
 }
 
-fn values(study: &Study, at: usize) -> impl Iterator<Item = (f64, &'static str)> {
+fn values(study: &Study, id: Headline) -> impl Iterator<Item = (f64, &'static str)> {
     let ours = std::iter::once(("ours", &study.ours));
     let others = study
         .others
         .iter()
         .map(|(choice, answers)| (choice.name, answers));
     ours.chain(others)
-        .filter_map(move |(name, a)| Some((a.values.get(at).copied().flatten()?, name)))
+        .filter_map(move |(name, answers)| Some((answers.get(id)?, name)))
 }
 
 fn verdict(n: &Number, value: Option<f64>) -> &'static str {
@@ -93,8 +92,8 @@ fn headline(study: &Study) -> String {
         "hangs on",
     ];
     let mut rows = Rows::new(heading).text_columns([1, 5, 7]);
-    for (at, n) in NUMBERS.iter().enumerate() {
-        let value = study.ours.values.get(at).copied().flatten();
+    for n in &NUMBERS {
+        let value = study.ours.get(n.id);
         rows.push([
             n.row.to_string(),
             format!("{} ({})", n.what, n.unit),
@@ -102,7 +101,7 @@ fn headline(study: &Study) -> String {
             shown(value),
             shown(value.map(|value| n.difference(value))),
             verdict(n, value).to_owned(),
-            spread(study, at).0,
+            spread(study, n).0,
             n.hangs_on.to_owned(),
         ]);
     }
@@ -158,8 +157,8 @@ fn further(study: &Study) -> String {
 
 fn reasons(study: &Study) -> String {
     let mut text = String::from("Where ours differ, why, and what would be needed:\n");
-    for (at, n) in NUMBERS.iter().enumerate() {
-        let value = study.ours.values.get(at).copied().flatten();
+    for n in &NUMBERS {
+        let value = study.ours.get(n.id);
         let agrees = value.is_some_and(|value| n.verdict(value) == Verdict::Agrees);
         if agrees {
             continue;
@@ -173,28 +172,28 @@ fn reasons(study: &Study) -> String {
         if !n.reason.is_empty() {
             text.push_str(&format!("       {}\n", n.reason));
         }
-        let (_, nearest) = spread(study, at);
+        let (_, nearest) = spread(study, n);
         text.push_str(&format!("       nearest: {nearest}\n"));
     }
     text
 }
 
-/// Columns of the sensitivity table: short headings and places of numbers.
-const COLUMNS: [(&str, usize); 14] = [
-    ("S72 traf25", 0),
-    ("traf50", 1),
-    ("queue25", 4),
-    ("queue50", 5),
-    ("one node", 6),
-    ("K76 traf25", 7),
-    ("traf50", 8),
-    ("idle50", 11),
-    ("S32 thrpt", 12),
-    ("queue", 13),
-    ("q.of 32", 14),
-    ("traf", 15),
-    ("K32 queue25", 16),
-    ("queue50", 17),
+/// Columns of the sensitivity table: short headings of numbers.
+const COLUMNS: [(&str, Headline); 14] = [
+    ("S72 traf25", Headline::SerenTraffic8At25),
+    ("traf50", Headline::SerenTraffic8At50),
+    ("queue25", Headline::SerenQueueAt25),
+    ("queue50", Headline::SerenQueueAt50),
+    ("one node", Headline::SerenOneNode),
+    ("K76 traf25", Headline::KalosTrafficAt25),
+    ("traf50", Headline::KalosTrafficAt50),
+    ("idle50", Headline::KalosIdleAt50),
+    ("S32 thrpt", Headline::SmallThroughput),
+    ("queue", Headline::SmallQueue),
+    ("q.of 32", Headline::SmallQueueOf32),
+    ("traf", Headline::SmallTraffic),
+    ("K32 queue25", Headline::SmallKalosQueueAt25),
+    ("queue50", Headline::SmallKalosQueueAt50),
 ];
 
 fn sensitivity(study: &Study) -> String {
@@ -202,22 +201,19 @@ fn sensitivity(study: &Study) -> String {
     heading.extend(COLUMNS.iter().map(|(name, _)| (*name).to_owned()));
     let mut rows = Rows::new(heading);
     let row = |name: String, answers: &Answers| {
-        let cell = |at: usize| shown(answers.values.get(at).copied().flatten());
         let mut row = vec![name];
-        row.extend(COLUMNS.iter().map(|&(_, at)| cell(at)));
+        row.extend(COLUMNS.iter().map(|&(_, id)| shown(answers.get(id))));
         row
     };
-    let paper = |at: usize| {
-        NUMBERS
-            .get(at.min(COUNT - 1))
-            .map(paper_value)
-            .unwrap_or_default()
+    let paper = |id: Headline| {
+        let number = NUMBERS.iter().find(|number| number.id == id);
+        number.map(paper_value).unwrap_or_default()
     };
     let mut first = vec!["paper".to_owned()];
     first.extend(
         COLUMNS
             .iter()
-            .map(|&(_, at)| paper(at).replace(" to ", "..")),
+            .map(|&(_, id)| paper(id).replace(" to ", "..")),
     );
     rows.push(first);
     rows.push(row(
