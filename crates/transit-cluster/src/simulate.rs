@@ -24,15 +24,14 @@ pub struct Run {
     pub metrics: Metrics,
 }
 
-/// Runs that [`run`] makes of a scenario: one, or two if it needs a baseline of its own.
+/// Runs that [`run`] makes of a scenario: one, or two if it needs a baseline and is given none.
 #[must_use]
-pub fn runs(scenario: &Scenario, baseline: Option<&[Outcome]>) -> u64 {
-    1 + u64::from(wants_own(scenario, baseline))
+pub fn runs(scenario: &Scenario, given: bool) -> u64 {
+    1 + u64::from(wants_baseline(scenario) && !given)
 }
 
-fn wants_own(scenario: &Scenario, baseline: Option<&[Outcome]>) -> bool {
-    let wants = scenario.reduction > 0.0 && scenario.class_before == ClassBefore::BaselineRun;
-    wants && baseline.is_none()
+fn wants_baseline(scenario: &Scenario) -> bool {
+    scenario.reduction > 0.0 && scenario.class_before == ClassBefore::BaselineRun
 }
 
 /// Runs a scenario. `baseline` tells where the same jobs ran without scale-in; where that is wanted
@@ -49,7 +48,7 @@ pub fn run(
 ) -> Result<Run, String> {
     scenario.check()?;
     let shape = scenario.shape().map_err(|error| error.to_string())?;
-    let own = if wants_own(scenario, baseline) {
+    let own = if wants_baseline(scenario) && baseline.is_none() {
         Some(run(trace, &scenario.baseline(), None, ticked)?.outcomes)
     } else {
         None

@@ -20,7 +20,8 @@ pub enum State {
     Timeout,
     /// It was preempted.
     Preempted,
-    /// It still ran when the trace was taken.
+    /// It still ran when the trace was taken; how long it would have run is not known, so none is simulated.
+    #[value(skip)]
     Running,
     /// The trace does not say, or says something unknown.
     Unknown,

@@ -50,6 +50,22 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
     )
 }
 
+/// Options that any scenario may have besides.
+const MORE: [&str; 12] = [
+    "until=last-submit",
+    "warmup-days=0.001",
+    "load=7.5",
+    "nodes-from=trace",
+    "backfill-depth=0",
+    "stretch=nominal",
+    "single-node=neutral",
+    "slowdown-form=slower",
+    "ended=as-recorded",
+    "class-before=ideal",
+    "mtbf-hours=0.02 repair-hours=0.05",
+    "max-restarts=2 checkpoint-hours=0",
+];
+
 /// GPUs held at every moment, by sweeping over starts and ends: never more than there are.
 fn never_over_allocated(run: &Run) -> Result<(), TestCaseError> {
     let mut changes: BTreeMap<(u64, bool), i64> = BTreeMap::new();
@@ -210,6 +226,30 @@ proptest! {
         for at in 0..half {
             prop_assert_eq!(run.outcomes[at].start, alone.outcomes[at].start);
         }
+    }
+
+    /// Whatever options come together, every job has one fate, the numbers are numbers, and the same run
+    /// gives the same outcome.
+    #[test]
+    fn any_options_together_account_for_every_job(
+        jobs in jobs(),
+        scenario in scenarios(),
+        more in prop::sample::subsequence(MORE.to_vec(), 0..MORE.len()),
+    ) {
+        let trace = trace(&jobs);
+        let scenario = scenario.changed(&more.join(" ")).unwrap();
+        let run = simulate(&trace, &scenario);
+        for m in [&run.metrics.all, &run.metrics.eligible] {
+            let fates = m.done + m.running + m.waiting + m.too_large + m.given_up;
+            prop_assert_eq!(fates, m.jobs, "{:?}", scenario);
+        }
+        let text = serde_json::to_string(&run.metrics).unwrap();
+        prop_assert!(!text.contains("null"), "{text}");
+        for outcome in &run.outcomes {
+            prop_assert!(outcome.end >= outcome.start);
+            prop_assert!(outcome.started() || outcome.held.0 == 0, "{:?}", outcome);
+        }
+        prop_assert_eq!(&run.outcomes, &simulate(&trace, &scenario).outcomes);
     }
 
     #[test]

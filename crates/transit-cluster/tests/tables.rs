@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use jiff::tz::TimeZone;
+use proptest::prelude::*;
 use transit_cluster::input::{self, Filter, InputError, Options, Report};
 use transit_cluster::trace::{State, Trace};
 
@@ -308,4 +309,66 @@ fn rows_that_are_left_out_cost_no_memory() {
         (trace.jobs.len(), report.bad.len(), ticks),
         (300, 1, 262_144)
     );
+}
+
+/// Pieces that tables are made of, and pieces that they are not.
+const PIECES: [&str; 30] = [
+    "job_id",
+    "submit_s",
+    "run_s",
+    "gpus",
+    "State",
+    "Submit",
+    "Start",
+    "End",
+    "Elapsed",
+    "AllocTRES",
+    ",",
+    ",",
+    "|",
+    ";",
+    "\n",
+    "\n",
+    "\r\n",
+    "\"",
+    "0",
+    "60",
+    "8",
+    "-1",
+    "1e300",
+    "NaN",
+    "2026-01-01T00:00:00",
+    "1-02:03:04",
+    "gres/gpu:h100=8",
+    "\0",
+    "Unknown",
+    "\u{feff}",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever stands in a file, each of its rows is kept, left out or bad, and nothing else happens.
+    #[test]
+    fn every_row_of_any_file_is_accounted_for(
+        heading in prop::sample::select(vec![
+            "", "job_id,submit_s,run_s,gpus\n", "Submit|Start|End|Elapsed|AllocTRES\n",
+            "submit_time;start_time;end_time;gpu_num\r\n",
+        ]),
+        pieces in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..80),
+        noise in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let bytes = [heading.as_bytes(), pieces.concat().as_bytes(), &noise].concat();
+        let cut = bytes.len() - noise.len() / 2;
+        if let Ok((trace, report)) = input::read(&bytes[..cut], &options(), |_| {}) {
+            let left_out: u64 = report.left_out.values().sum();
+            prop_assert_eq!(report.kept + left_out + report.bad_rows(), report.rows);
+            prop_assert_eq!(trace.jobs.len() as u64, report.kept);
+            prop_assert!(trace.jobs.iter().all(|job| job.gpus > 0 && job.run.0 > 0));
+        }
+    }
 }

@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::plot;
 use super::source::{Loaded, Source};
-use crate::engine::Outcome;
 use crate::error::{Next, advised};
 use crate::metrics::Metrics;
 use crate::output;
@@ -109,18 +108,19 @@ fn simulated(loaded: &Loaded, first: &Scenario, others: &[Scenario]) -> Result<V
     let trace = &loaded.trace;
     // Where a job ran before scale-in is where it ran in the first scenario, if that has none.
     let shared = first.reduction == 0.0;
-    let all = others.iter().map(|other| {
-        let baseline: Option<&[Outcome]> = shared.then_some(&[]);
-        simulate::runs(other, baseline)
-    });
-    let runs = simulate::runs(first, None) + all.sum::<u64>();
+    let of_others = others.iter().map(|other| simulate::runs(other, shared));
+    let runs = simulate::runs(first, false) + of_others.sum::<u64>();
     let progress = Progress::new("simulating", runs * loaded.report.kept);
     let ticked = |jobs| progress.advance(jobs);
     let first = simulate::run(trace, first, None, &ticked)?;
-    first.metrics.something_measured()?;
     let baseline = shared.then_some(first.outcomes.as_slice());
     let others = simulate::run_all(trace, others, baseline, |run| run, &ticked)?;
-    Ok([vec![first], others].concat())
+    let mut runs = vec![first];
+    runs.extend(others);
+    for run in &runs {
+        run.metrics.something_measured()?;
+    }
+    Ok(runs)
 }
 
 fn report(args: &Args, loaded: &Loaded, names: &[String], runs: &[Run]) -> anyhow::Result<()> {

@@ -67,7 +67,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.source.spare(&targets)?;
     let loaded = args.source.load()?;
     loaded.racks_for(&mut args.scenario)?;
-    let runs = simulate::runs(&args.scenario, None);
+    let runs = simulate::runs(&args.scenario, false);
     let progress = Progress::new("simulating", runs * loaded.report.kept);
     let ticked = |jobs| progress.advance(jobs);
     let run = advised(simulate::run(&loaded.trace, &args.scenario, None, &ticked))?;

@@ -21,8 +21,8 @@ use crate::trace::Trace;
 /// Which jobs are simulated.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Source {
-    /// A job table (AcmeTrace, sacct --parsable2, or CSV with submit_s, run_s, gpus), `-` for stdin;
-    /// or `seren`, `kalos` (generated) or `kalos-319` (319 real jobs).
+    /// A job table (AcmeTrace, sacct --parsable2, or CSV with submit_s, run_s, gpus and perhaps job_id,
+    /// type, state, nodes), `-` for stdin; or `seren`, `kalos` (generated) or `kalos-319` (319 real jobs).
     #[arg(value_name = "TRACE")]
     pub trace: String,
     /// Zone of times that do not name theirs, such as Europe/Berlin.

@@ -105,7 +105,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for scenario in &mut scenarios {
         loaded.racks_for(scenario)?;
     }
-    let runs: u64 = scenarios.iter().map(|s| simulate::runs(s, None)).sum();
+    let runs: u64 = scenarios.iter().map(|s| simulate::runs(s, false)).sum();
     let progress = Progress::new("simulating", runs * loaded.report.kept);
     let ticked = |jobs| progress.advance(jobs);
     let metrics = advised(simulate::run_all(
