@@ -6,8 +6,10 @@
 //! $ taskset -c 0 target/release/examples/cluster_bench
 //! ```
 //!
-//! On 2026-12-01, on one core of a virtual machine (AMD EPYC) that others used too: FIFO 0.28 s, so
-//! 1.6 million jobs a second; greedy 0.27 s, EASY 0.56 s; drawing the trace 0.87 s; at most 107 MiB.
+//! On 2026-12-01, on one core of a virtual machine (AMD EPYC) whose two cores others used too, three
+//! times: FIFO 0.28 to 0.50 s, so 0.9 to 1.6 million jobs a second; greedy 0.27 to 0.56 s, EASY 0.56 to
+//! 0.89 s; drawing the trace 0.87 to 1.94 s; at most 107 MiB. `transit-cluster paper --seed 1` took 20
+//! and 25 s on both cores, 54 s while others used them.
 
 use std::time::Instant;
 
