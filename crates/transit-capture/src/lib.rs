@@ -21,6 +21,7 @@
 //! On the job's threads `before_op` and `after_op` take no lock and allocate nothing, except at a
 //! thread's first op and at the op that opens the window. All else is the writer thread's work.
 
+mod arrivals;
 mod assemble;
 mod balance;
 mod capture;

@@ -4,7 +4,7 @@
 //! they write, graphs as a whole.
 //!
 //! CUPTI hands over buffers in any order, so a record counts only once a later flush has brought
-//! nothing before it. Lost records and work the hooks did not see cost a few times, never a shift
+//! nothing before it, and none is waited for ([`Arrivals`]). Lost records and work the hooks did not see cost a few times, never a shift
 //! of all that follow: after a mismatch the nearest agreement is sought within [`LOOK_AHEAD`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -13,6 +13,7 @@ use transit_format::ids::{Nanos, OpSeq, StreamId};
 use transit_format::trace::model::OpKind;
 use transit_hook::DeviceRecords;
 
+use crate::arrivals::Arrivals;
 use crate::balance::{Balance, KIND_COUNT, kind_index};
 
 /// How far a mismatch is followed on either side.
@@ -77,6 +78,23 @@ struct Lane {
     groups: BTreeMap<u32, Group>,
 }
 
+/// Which groups can be relied on.
+#[derive(Clone, Copy)]
+struct Ready<'a> {
+    /// Those of earlier generations ...
+    generation: u64,
+    /// ... before which nothing is missing. `None`: all.
+    arrivals: Option<&'a Arrivals>,
+}
+
+impl Ready<'_> {
+    fn has(self, correlation: u32, group: &Group) -> bool {
+        self.arrivals.is_none_or(|arrivals| {
+            group.generation < self.generation && arrivals.whole(correlation)
+        })
+    }
+}
+
 enum Choice {
     Take(u32),
     /// This op has no record.
@@ -92,6 +110,7 @@ pub(crate) struct Matcher {
     /// CUPTI's numbers of a stream.
     streams: HashMap<StreamId, (u32, u32)>,
     generation: u64,
+    arrivals: Arrivals,
     /// What of both sides has found its counterpart.
     pub(crate) balance: Balance,
 }
@@ -124,6 +143,7 @@ impl Matcher {
     /// A record came. `graph` if it is of a node of a graph.
     pub(crate) fn ran(&mut self, cupti: (u32, u32), correlation: u32, graph: bool, ran: Ran) {
         let generation = self.generation;
+        self.arrivals.came(correlation, generation);
         let lane = if graph {
             self.graph_lane(cupti.0, correlation)
         } else {
@@ -162,11 +182,15 @@ impl Matcher {
     /// A flush was made, its records are still to come: those that came before are complete now.
     pub(crate) fn flushed(&mut self) {
         self.generation += 1;
+        self.arrivals.flushed(self.generation);
     }
 
     /// Matches what can be matched; with `last`, all there is.
     pub(crate) fn run(&mut self, last: bool, out: &mut Vec<Timed>) {
-        let ready = if last { u64::MAX } else { self.generation };
+        let ready = Ready {
+            generation: self.generation,
+            arrivals: (!last).then_some(&self.arrivals),
+        };
         for ((_, stream), lane) in &mut self.lanes {
             lane.run(ready, last, *stream == GRAPHS, &mut self.balance, out);
         }
@@ -179,10 +203,10 @@ impl Matcher {
 }
 
 impl Lane {
-    /// Matches with groups of generations before `ready`.
+    /// Matches with groups that are ready.
     fn run(
         &mut self,
-        ready: u64,
+        ready: Ready<'_>,
         last: bool,
         graphs: bool,
         balance: &mut Balance,
@@ -225,12 +249,12 @@ impl Lane {
     }
 
     /// Graph launches in order: nothing in the records tells one graph from another for sure.
-    fn choose_graph(&self, op: &Waiting, ready: u64) -> Choice {
+    fn choose_graph(&self, op: &Waiting, ready: Ready<'_>) -> Choice {
         if op.records.sum() == 0 && !op.records.open {
             return Choice::NoRecord;
         }
         for (correlation, group) in &self.groups {
-            if group.generation >= ready {
+            if !ready.has(*correlation, group) {
                 return Choice::Wait;
             }
             if !before(&group.ran, op) {
@@ -240,12 +264,12 @@ impl Lane {
         Choice::Wait
     }
 
-    fn choose_copy(&self, op: &Waiting, ready: u64) -> Choice {
+    fn choose_copy(&self, op: &Waiting, ready: Ready<'_>) -> Choice {
         if op.records.sum() == 0 {
             return Choice::NoRecord;
         }
         for (correlation, group) in &self.groups {
-            if group.generation >= ready {
+            if !ready.has(*correlation, group) {
                 return Choice::Wait;
             }
             if before(&group.ran, op) {
@@ -271,7 +295,7 @@ impl Lane {
             .any(|op| agree(op, ran))
     }
 
-    fn choose_kernel(&self, op: &Waiting, ready: u64) -> Choice {
+    fn choose_kernel(&self, op: &Waiting, ready: Ready<'_>) -> Choice {
         let mut kernels = self
             .groups
             .iter()
@@ -279,13 +303,15 @@ impl Lane {
         let Some((&first, group)) = kernels.next() else {
             return Choice::Wait;
         };
-        if group.generation >= ready {
+        if !ready.has(first, group) {
             return Choice::Wait;
         }
         if agree(op, &group.ran) {
             return Choice::Take(first);
         }
-        let found = |(_, group): &(&u32, &Group)| group.generation < ready && agree(op, &group.ran);
+        let found = |(correlation, group): &(&u32, &Group)| {
+            ready.has(**correlation, group) && agree(op, &group.ran)
+        };
         let later = kernels
             .take(LOOK_AHEAD)
             .enumerate()
@@ -394,6 +420,32 @@ mod tests {
         matcher.ran(STREAM, 10, false, ran(0, OpKind::Kernel, 50, 0));
         matcher.flushed();
         assert_eq!(run(&mut matcher, false), [(0, 0), (1, 1), (2, 2)]);
+        assert!(matcher.balance.check(0).unwrap().complete());
+    }
+
+    #[test]
+    fn a_buffer_that_comes_after_later_ones_is_waited_for() {
+        let mut matcher = matcher();
+        // Layers that look alike: without waiting, the second would take the third's times.
+        for op in 0..6 {
+            issue(&mut matcher, op, OpKind::Kernel, 50 + op % 2, 0);
+        }
+        let came = |matcher: &mut Matcher, ops: [u64; 2]| {
+            for op in ops {
+                let correlation = 10 + u32::try_from(op).unwrap();
+                let record = ran(op, OpKind::Kernel, 50 + op % 2, 0);
+                matcher.ran(STREAM, correlation, false, record);
+            }
+            matcher.flushed();
+        };
+        came(&mut matcher, [0, 1]);
+        came(&mut matcher, [4, 5]);
+        let mut times = run(&mut matcher, false);
+        matcher.flushed();
+        times.extend(run(&mut matcher, false));
+        came(&mut matcher, [2, 3]);
+        times.extend(run(&mut matcher, false));
+        assert_eq!(times, [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]);
         assert!(matcher.balance.check(0).unwrap().complete());
     }
 
