@@ -93,6 +93,9 @@ fn field_report_42_a_profiler_that_comes_later_gets_its_records() {
             "{mode}: {said}"
         );
         assert_eq!(kernels(&trace), 9, "{mode}");
+        // What came until then says nothing about the hooks.
+        assert!(trace.totals.check.is_none(), "{mode}: {:?}", trace.totals);
+        assert!(said.contains("device records: n/a"), "{mode}: {said}");
         assert_eq!(
             trace.totals.cupti_ops, 4,
             "{mode}: what was ours until then is kept"

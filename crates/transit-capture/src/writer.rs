@@ -14,6 +14,7 @@ use transit_hook::ledger;
 use crate::assemble::{Assembler, Lost};
 use crate::capture::{Capture, Wake};
 use crate::collect::Collected;
+use crate::cupti::handed_over;
 use crate::file::TraceFile;
 use crate::ring::Ring;
 use crate::told::Timed;
@@ -194,7 +195,8 @@ impl WriterThread {
             ops: self.capture.rings.dropped(),
             cupti: self.cupti_dropped + self.capture.records_dropped(),
             passed: self.capture.passed_in_window(),
-            checkable: self.capture.records_come(),
+            // What another tool got was not lost.
+            checkable: self.capture.records_come() && !handed_over(),
         };
         self.assembler.totals(&ledger::counters(), &lost)
     }

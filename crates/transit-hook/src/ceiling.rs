@@ -148,6 +148,17 @@ fn spilled_bytes() -> u64 {
     })
 }
 
+/// Whether the managed memory of some device may not all lie on it: with the reserve, there is more
+/// of it than the device had free when the job first allocated there, less what is unconverted.
+pub fn oversubscribed() -> bool {
+    BOOKS.iter().any(|book| {
+        book.contact.get().is_some_and(|contact| {
+            let kept = reserve_bytes(contact.total_bytes).saturating_add(book.unconverted.now());
+            book.managed.now() > contact.free_bytes.saturating_sub(kept)
+        })
+    })
+}
+
 fn all_managed_bytes() -> u64 {
     BOOKS
         .iter()

@@ -52,6 +52,7 @@ pub mod wrappers;
 
 pub use callers::excluded_libraries;
 pub use card::{Chunk, EmulatedCard};
+pub use ceiling::oversubscribed;
 pub use driver::Driver;
 pub use exports::EXPORTS;
 pub use observer::{

@@ -17,6 +17,25 @@ use crate::follow::script::Script;
 /// the next size the driver serves a fault in.
 pub(crate) const LEAST_BYTES: u64 = 64 << 10;
 
+/// Whether the plan may have memory on the host, where a copy would meet it. If not, and if there is no
+/// more memory than the devices hold, nothing is prepared: where all fits, preparing costs 0.6 ms for
+/// 16 MiB and gains nothing: a copy into memory that nobody has touched populates it for 0.9 ms
+/// prepared or not (H200, driver 580, 2026-12-01, a 2 GiB checkpoint loaded by PyTorch).
+pub(crate) fn sends_to_host(script: &Script) -> bool {
+    let host = |action: Action| {
+        matches!(
+            action,
+            Action::EvictToHost | Action::AdvisePreferHost | Action::AdviseAccessedBy
+        )
+    };
+    script.shape.card_bytes > 0
+        || script
+            .placements
+            .iter()
+            .any(|placement| host(placement.action))
+        || script.steps.iter().any(|step| host(step.action))
+}
+
 /// Whether an op is a copy or set worth a look.
 pub(crate) fn wanted(call: &OpCall<'_>) -> bool {
     matches!(call.kind, OpKind::Memcpy | OpKind::Memset)

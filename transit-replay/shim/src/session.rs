@@ -41,6 +41,8 @@ pub(crate) struct Session {
     placed: Placed,
     /// Where the plan has an emulated card.
     card: Option<Card>,
+    /// The plan may have memory on the host.
+    sends_to_host: bool,
     /// The midpoint's advice has been given once.
     advised: AtomicBool,
     /// Captures open anywhere in the process.
@@ -64,6 +66,7 @@ impl Session {
             follower: Guarded::new(Follower::new(Arc::clone(&script), Arc::clone(&bindings))),
             placed: Placed::new(&script),
             card: (script.shape.card_bytes > 0).then(|| Card::new(capture)),
+            sends_to_host: prepare::sends_to_host(&script),
             advised: AtomicBool::new(false),
             captures: AtomicU32::new(0),
             issuing: AtomicU32::new(0),
@@ -171,7 +174,10 @@ impl Session {
         if verdict.steps.count > 0 || verdict.midpoint || verdict.settle.is_some() {
             self.act(call, &verdict);
         }
-        if !verdict.followed && prepare::wanted(call) {
+        if !verdict.followed
+            && prepare::wanted(call)
+            && (self.sends_to_host || transit_hook::oversubscribed())
+        {
             self.unless_capturing(|| self.prepare(call));
         }
         verdict
