@@ -4,8 +4,9 @@
 //! they write, graphs as a whole.
 //!
 //! CUPTI hands over buffers in any order, so a record counts only once a later flush has brought
-//! nothing before it, and none is waited for ([`Arrivals`]). Lost records and work the hooks did not see cost a few times, never a shift
-//! of all that follow: after a mismatch the nearest agreement is sought within [`LOOK_AHEAD`].
+//! nothing before it, and none is waited for ([`Arrivals`]). Lost records and work the hooks did not
+//! see cost a few times, never a shift of all that follow: after a mismatch the nearest agreement is
+//! sought within [`LOOK_AHEAD`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
