@@ -1,8 +1,9 @@
 //! Large copies and sets that the plan does not direct: loading a checkpoint, saving one, whatever
-//! comes before the first iteration. A copy engine's fault is served a page at a time, so before
-//! such a copy its range is sent where the copy should find it, on the copy's own stream: to the
-//! host where the plan has placed it there, else to the device. What the device reaches in place
-//! (`SetAccessedBy`) stays where it is: it does not fault, and moving it would undo the placement.
+//! comes before the first iteration. Onto memory that lies elsewhere such a copy waits for its copy
+//! engine's faults, about one per 2 MiB block and 0.4 ms each, so before it its range is sent where
+//! the copy should find it, on the copy's own stream: to the host where the plan has placed it
+//! there, else to the device. What the device reaches in place (`SetAccessedBy`) stays where it is:
+//! it does not fault, and moving it would undo the placement.
 
 use transit_format::plan::model::Action;
 use transit_format::trace::model::OpKind;
@@ -11,10 +12,11 @@ use transit_hook::observer::OpCall;
 use crate::follow::bind::Bindings;
 use crate::follow::script::Script;
 
-/// Least copy that is prepared. On an H200 (driver 580, `fixtures/gpu/selftest.cu`) a copy onto
-/// 8 MiB that lay on the host took 22.8 ms, up to 13 ms of it CUPTI's flush: 1.2 ns a byte or more,
-/// where a prefetch call costs 40 us at most and 4.6 us in vain. They break even at 33 KiB; this is
-/// the next size the driver serves a fault in.
+/// Least copy that is prepared. On an H200 (driver 580, `fixtures/gpu/selftest.cu`) copies onto 8
+/// to 64 MiB that lay on the host took 0.24 ns a byte (4.2 GB/s, where the link does 55), and a
+/// prefetch call costs 40 us at most and 4.6 us in vain: by the byte they break even at 180 KiB. But
+/// the time goes by the fault, 330 to 410 us each, and a smaller copy waits for one just so. How
+/// small was not measured; 64 KiB is the least that the driver moves for a fault.
 pub(crate) const LEAST_BYTES: u64 = 64 << 10;
 
 /// Whether the plan may have memory on the host, where a copy would meet it. If not, and if there is no
