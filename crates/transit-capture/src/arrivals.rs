@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 /// Flushes that a gap is waited for beyond the one after its later side came.
 const PATIENCE: u64 = 2;
 
+/// Ids beyond a gap for which it is given up at once: a job that launches so fast must not be held up.
+const MOST_AHEAD: usize = 1 << 16;
+
 /// The correlation ids seen, over all streams.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
@@ -23,6 +26,10 @@ impl Arrivals {
         if self.whole.is_none_or(|whole| id > whole) {
             self.ahead.entry(id).or_insert(flush);
             self.close_up();
+            if self.ahead.len() > MOST_AHEAD {
+                self.whole = self.ahead.first_key_value().map(|(&first, _)| first);
+                self.close_up();
+            }
         }
     }
 
@@ -81,5 +88,7 @@ mod tests {
         assert!(!arrivals.whole(20));
         arrivals.flushed(8);
         assert!(arrivals.whole(20), "nobody waits for ever");
+        (0..100_000).for_each(|id| arrivals.came(100 + 2 * id, 8));
+        assert!(arrivals.whole(100 + 2 * 20_000), "nor holds everything");
     }
 }
