@@ -8,6 +8,7 @@ mod demo;
 #[path = "../../transit-record/src/doctor/elf.rs"]
 mod elf;
 mod gpu;
+mod launches;
 mod pack;
 mod packed;
 mod test;
@@ -39,30 +40,30 @@ enum Task {
     Gpu(gpu::Args),
     /// Run the benchmarks (decoding, planning, cluster, launch path).
     Bench {
-        /// Only the launch path.
+        /// Only the launch path; exit code 1 where it takes more instructions than its budget.
         #[arg(long)]
         launches: bool,
     },
 }
 
 fn main() {
-    let result: Result<()> = match Args::parse().task {
-        Task::Demo(args) => demo::run(&args),
-        Task::Test(args) => test::run(&args),
-        Task::Build => build::everything(),
-        Task::Pack(args) => pack::run(&args),
-        Task::Aarch64 => aarch64::run(),
-        Task::Gpu(args) => gpu::run(&args),
-        Task::Bench { launches } => {
-            if launches {
-                bench::launches()
-            } else {
-                bench::run()
-            }
-        }
+    // Whether what was looked at is as it should be.
+    let result: Result<bool> = match Args::parse().task {
+        Task::Demo(args) => demo::run(&args).map(|()| true),
+        Task::Test(args) => test::run(&args).map(|()| true),
+        Task::Build => build::everything().map(|()| true),
+        Task::Pack(args) => pack::run(&args).map(|()| true),
+        Task::Aarch64 => aarch64::run().map(|()| true),
+        Task::Gpu(args) => gpu::run(&args).map(|()| true),
+        Task::Bench { launches: true } => launches::run(),
+        Task::Bench { launches: false } => bench::run(),
     };
-    if let Err(error) = result {
-        eprintln!("xtask: {error:#}");
-        std::process::exit(2);
+    match result {
+        Ok(true) => {}
+        Ok(false) => std::process::exit(1),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            std::process::exit(2);
+        }
     }
 }
