@@ -386,18 +386,27 @@ impl Capture {
     }
 
     /// An op is about to be issued: the window opens when its time has come.
+    #[inline]
     pub fn before_op(&'static self, op: &OpCall<'_>) {
+        // Without a recording this must cost nothing.
+        if !self.over() || self.started.get().is_some() {
+            self.stamp(op);
+        }
+    }
+
+    fn stamp(&'static self, op: &OpCall<'_>) {
         let waiting = self.phase.load(Ordering::Relaxed) == WAITING;
         if waiting && !op.capturing && op.seq.0 >= self.config().skip_ops {
             self.open(op.seq, op.device);
         }
-        // Without a recording this must cost nothing.
         let Some(started) = self.started.get() else {
             return;
         };
         let open = self.phase.load(Ordering::Relaxed) == OPEN;
         let issued = if open {
-            self.number_own_stream(op);
+            if op.stream_handle == PER_THREAD {
+                self.number_own_stream(op);
+            }
             started.issue.read(&started.clock)
         } else {
             0
@@ -408,10 +417,9 @@ impl Capture {
     /// CUPTI tells a per-thread default stream's number only to its own thread, so where the window
     /// opened later than the stream was told it is asked for here.
     fn number_own_stream(&self, op: &OpCall<'_>) {
-        if op.stream_handle != PER_THREAD || NUMBERED.get() == Some(op.stream) {
+        if NUMBERED.replace(Some(op.stream)) == Some(op.stream) {
             return;
         }
-        NUMBERED.set(Some(op.stream));
         let told = {
             let mut streams = lock(&self.streams);
             let place = streams.iter().position(|stream| stream.id == op.stream);
@@ -425,22 +433,23 @@ impl Capture {
     }
 
     /// An op was issued: records it. Does not settle; see [`Self::settle`].
+    #[inline]
     pub fn after_op(&self, op: &OpCall<'_>, result: u32) {
         // What was begun in the window belongs to it, though it may have closed meanwhile: its
         // records count.
         let Some(started) = self.started.get().filter(|_| !op.capturing) else {
             return;
         };
-        if ISSUED.get() == 0 {
+        let raw_ns = ISSUED.get();
+        if raw_ns == 0 {
             return;
         }
+        let issued = wire::Issued {
+            raw_ns,
+            void: result != 0,
+            early: raw_ns < started.since_ns.load(Ordering::Relaxed),
+        };
         self.rings.with_own(|ring| {
-            let raw_ns = ISSUED.get();
-            let issued = wire::Issued {
-                raw_ns,
-                void: result != 0,
-                early: raw_ns < started.since_ns.load(Ordering::Relaxed),
-            };
             wire::push(ring, op, issued);
         });
     }
@@ -518,8 +527,16 @@ impl Capture {
     /// After an op was issued: waits for it, reads what moved and evicts what is over the limit.
     /// Nothing happens without an emulated card, outside the window, or while a stream is
     /// captured; ops of excluded callers are never waited for.
+    #[inline]
     pub fn settle(&self, op: &OpCall<'_>) {
-        if self.config().card_bytes.is_none() || op.capturing || !self.is_open() {
+        let config = self.config.get();
+        if config.is_some_and(|config| config.card_bytes.is_some()) {
+            self.settle_on_card(op);
+        }
+    }
+
+    fn settle_on_card(&self, op: &OpCall<'_>) {
+        if op.capturing || !self.is_open() {
             return;
         }
         let (Some(driver), Some(session)) = (self.driver.get(), self.session()) else {

@@ -39,7 +39,8 @@ impl Ring {
         self.words.get(position & (self.words.len() - 1))
     }
 
-    /// Room for a message of `words` words, or `None` (counted) if the ring is full.
+    /// Room for a message of at most `words` words, or `None` (counted) if the ring is full.
+    #[inline]
     pub(crate) fn reserve(&self, words: usize) -> Option<Reservation<'_>> {
         let tail = self.tail.load(Ordering::Relaxed);
         let used = tail.wrapping_sub(self.head.load(Ordering::Acquire));
@@ -48,8 +49,10 @@ impl Ring {
             return None;
         }
         Some(Reservation {
-            ring: self,
-            next: tail,
+            words: &self.words,
+            tail: &self.tail,
+            first: tail,
+            next: tail.wrapping_add(1),
         })
     }
 
@@ -85,22 +88,32 @@ impl Ring {
 /// Words being written; they appear to the reader at [`Reservation::publish`], all at once.
 #[derive(Debug)]
 pub(crate) struct Reservation<'a> {
-    ring: &'a Ring,
+    words: &'a [AtomicU64],
+    tail: &'a AtomicUsize,
+    first: usize,
     next: usize,
 }
 
 impl Reservation<'_> {
-    /// Writes the next word.
-    pub(crate) fn put(&mut self, word: u64) {
-        if let Some(slot) = self.ring.slot(self.next) {
+    #[inline]
+    fn store(&self, position: usize, word: u64) {
+        if let Some(slot) = self.words.get(position & (self.words.len() - 1)) {
             slot.store(word, Ordering::Relaxed);
         }
+    }
+
+    /// Writes the next word behind the first.
+    #[inline]
+    pub(crate) fn put(&mut self, word: u64) {
+        self.store(self.next, word);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Hands the message to the reader.
-    pub(crate) fn publish(self) {
-        self.ring.tail.store(self.next, Ordering::Release);
+    /// Hands the message to the reader; `first` makes its first word of its length in words.
+    #[inline]
+    pub(crate) fn publish(self, first: impl FnOnce(usize) -> u64) {
+        self.store(self.first, first(self.next.wrapping_sub(self.first)));
+        self.tail.store(self.next, Ordering::Release);
     }
 }
 
@@ -135,6 +148,7 @@ impl Rings {
 
     /// Runs `work` with this thread's ring, which is made and registered at the thread's first
     /// call. Nothing happens on a thread that is being torn down.
+    #[inline]
     pub(crate) fn with_own(&self, work: impl FnOnce(&Ring)) {
         let _ = OWN.try_with(|own| {
             work(&own.get_or_init(|| Owned(self.register())).0);
@@ -185,8 +199,11 @@ mod tests {
         let Some(mut room) = ring.reserve(words.len()) else {
             return false;
         };
-        words.iter().for_each(|&word| room.put(word));
-        room.publish();
+        words.iter().skip(1).for_each(|&word| room.put(word));
+        room.publish(|length| {
+            assert_eq!(length, words.len());
+            words[0]
+        });
         true
     }
 

@@ -12,13 +12,16 @@
 
 use transit_format::ids::{AllocId, FunctionId, OpSeq, StreamId};
 use transit_format::trace::model::{OpKind, Pointer};
-use transit_hook::{DeviceRecords, OpCall, PointerArg};
+use transit_hook::{DeviceRecords, OpCall};
 
 use crate::ring::Ring;
 
 const FIXED_WORDS: usize = 5;
+/// Further words of an op and of each of its pointers, at most.
+const MORE_WORDS: usize = 1;
+const POINTER_WORDS: usize = 3;
 /// The length field has 16 bits; no kernel has that many parameters.
-const MOST_WORDS: usize = 0xffff;
+const MOST_POINTERS: usize = (0xffff - FIXED_WORDS - MORE_WORDS) / POINTER_WORDS;
 const HAS_EXTENT: u64 = 1 << 32;
 const FLAG_VOID: u64 = 1;
 /// What the device will run is not known.
@@ -67,11 +70,6 @@ fn kind_of(code: u64) -> OpKind {
     }
 }
 
-fn words_of(pointers: &[PointerArg]) -> usize {
-    let extents = pointers.iter().filter(|pointer| pointer.bytes != 0).count();
-    FIXED_WORDS + 2 * pointers.len() + extents
-}
-
 fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | (u64::from(high) << 32)
 }
@@ -102,16 +100,14 @@ pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, issued: Issued) -> bool {
         void,
         early,
     } = issued;
-    let mut pointers = if void { &[][..] } else { op.pointers };
-    if words_of(pointers) > MOST_WORDS {
-        pointers = pointers.get(..MOST_WORDS / 4).unwrap_or(&[]);
-    }
+    let pointers = if void { &[][..] } else { op.pointers };
+    let pointers = pointers.get(..MOST_POINTERS).unwrap_or(pointers);
     let more = match op.kind {
         OpKind::Graph => pair(op.records.memsets, op.records.memcpys),
         _ => op.payload_bytes,
     };
-    let words = words_of(pointers) + usize::from(more != 0);
-    let Some(mut room) = ring.reserve(words) else {
+    let most = FIXED_WORDS + MORE_WORDS + POINTER_WORDS * pointers.len();
+    let Some(mut room) = ring.reserve(most) else {
         return false;
     };
     let flags = (u64::from(void) * FLAG_VOID)
@@ -119,7 +115,6 @@ pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, issued: Issued) -> bool {
         | (u64::from(more != 0) * FLAG_MORE)
         | (u64::from(early) * FLAG_EARLY);
     let count = pointers.len() as u64;
-    room.put(words as u64 | (kind_code(op.kind) << 16) | (flags << 24) | (count << 32));
     room.put(op.seq.0);
     room.put(raw_ns);
     room.put(pair(op.stream.0, op.function.0));
@@ -135,7 +130,7 @@ pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, issued: Issued) -> bool {
             room.put(pointer.bytes);
         }
     }
-    room.publish();
+    room.publish(|words| words as u64 | (kind_code(op.kind) << 16) | (flags << 24) | (count << 32));
     true
 }
 
@@ -170,7 +165,7 @@ pub(crate) fn decode(words: &[u64]) -> Option<OpRecord> {
         },
         open: flags & FLAG_OPEN != 0,
     };
-    let mut pointers = Vec::with_capacity(usize::try_from(first >> 32).ok()?.min(MOST_WORDS));
+    let mut pointers = Vec::with_capacity(usize::try_from(first >> 32).ok()?.min(MOST_POINTERS));
     for _ in 0..first >> 32 {
         let ([alloc, offset], tail) = rest.split_first_chunk::<2>()?;
         rest = tail;
@@ -203,6 +198,8 @@ pub(crate) fn decode(words: &[u64]) -> Option<OpRecord> {
 
 #[cfg(test)]
 mod tests {
+    use transit_hook::PointerArg;
+
     use super::*;
 
     fn sample(pointers: &[PointerArg]) -> OpCall<'_> {

@@ -88,7 +88,14 @@ static LISTS: OnceLock<Lists> = OnceLock::new();
 static NOWHERE: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
 thread_local! {
-    static LAST: Cell<Option<Range>> = const { Cell::new(None) };
+    /// Where this thread's last caller lies; nowhere at first.
+    static LAST: Cell<Range> = const {
+        Cell::new(Range {
+            start: 0,
+            end: 0,
+            caller: UNKNOWN,
+        })
+    };
 }
 
 /// Takes the exclusion list and the first snapshot.
@@ -103,21 +110,30 @@ pub(crate) fn start(settings: &Settings) {
 /// The library a return address lies in.
 #[inline]
 pub(crate) fn who(address: usize) -> Caller {
-    if let Some(last) = LAST.with(Cell::get)
-        && address >= last.start
-        && address < last.end
-    {
+    let last = LAST.get();
+    if address >= last.start && address < last.end {
         return last.caller;
     }
     search(address)
 }
 
+/// Whether that library's ops are never waited for: all that a launch needs of it.
+#[inline]
+pub(crate) fn excluded(address: usize) -> bool {
+    let last = LAST.get();
+    if address >= last.start && address < last.end {
+        return last.caller.excluded;
+    }
+    search(address).excluded
+}
+
+#[inline(never)]
 fn search(address: usize) -> Caller {
     if address == 0 {
         return UNKNOWN;
     }
     if let Some(range) = find(address) {
-        LAST.with(|last| last.set(Some(range)));
+        LAST.set(range);
         return range.caller;
     }
     unknown_page(address)

@@ -14,16 +14,21 @@ use transit_format::plan::name_hash;
 use crate::driver::{Driver, Handle};
 use crate::handles::HandleMap;
 use crate::observer::FunctionInfo;
+use crate::scan::MOST_BYTES;
 use crate::state;
 
 /// Parameters asked about at most (4 KiB of arguments, one byte each).
-const MOST_PARAMS: usize = 4096;
+const MOST_PARAMS: u32 = 4096;
 
-/// A parameter's place in the argument buffer, in bytes.
+/// A parameter that has room for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Param {
-    pub(crate) offset: usize,
-    pub(crate) bytes: usize,
+    /// Which of the function's parameters, from 0.
+    pub(crate) index: u32,
+    /// Whole words in it.
+    pub(crate) words: u32,
+    /// Where it lies in the argument buffer, in bytes.
+    pub(crate) offset: u32,
 }
 
 /// What the launch path needs of a function.
@@ -31,7 +36,10 @@ pub(crate) struct Param {
 pub(crate) struct Function {
     pub(crate) id: FunctionId,
     pub(crate) hash: u64,
+    /// Those of its parameters that are looked at, at every launch.
     pub(crate) params: Box<[Param]>,
+    /// How many it has in all.
+    param_count: u32,
     name: Box<str>,
     generation: AtomicU64,
 }
@@ -66,16 +74,20 @@ fn ask(
     generation: u64,
 ) -> Option<&'static Function> {
     let (name, is_kernel) = name_of(driver, handle);
-    let params = params_of(driver, handle, is_kernel);
-    if let Some(same) = before.filter(|same| *same.name == *name && *same.params == *params) {
+    let (params, param_count) = params_of(driver, handle, is_kernel);
+    let unchanged = |same: &&Function| {
+        *same.name == *name && *same.params == *params && same.param_count == param_count
+    };
+    if let Some(same) = before.filter(unchanged) {
         same.generation.store(generation, Ordering::Relaxed);
         return Some(same);
     }
-    let id = number(&name, u32::try_from(params.len()).unwrap_or(u32::MAX));
+    let id = number(&name, param_count);
     let function = Function {
         id,
         hash: name_hash(name.as_bytes()),
         params,
+        param_count,
         name: name.into(),
         generation: AtomicU64::new(generation),
     };
@@ -153,25 +165,36 @@ pub(crate) fn found_by_name(driver: &Driver, handle: Handle, name: &CStr) {
 }
 
 /// The layout: asked for one index after the other until the driver says there is none. Before
-/// 12.4 the driver does not say, and the layout is empty.
-fn params_of(driver: &Driver, handle: Handle, is_kernel: bool) -> Box<[Param]> {
+/// 12.4 the driver does not say, and the layout is empty. Also how many parameters there are.
+fn params_of(driver: &Driver, handle: Handle, is_kernel: bool) -> (Box<[Param]>, u32) {
     let entry = if is_kernel {
         driver.kernel_get_param_info
     } else {
         driver.func_get_param_info
     };
     let Some(entry) = entry else {
-        return Box::default();
+        return Default::default();
     };
     let mut params = Vec::new();
-    for index in 0..MOST_PARAMS {
+    let mut count = 0;
+    while count < MOST_PARAMS {
         let (mut offset, mut bytes) = (0_usize, 0_usize);
         // SAFETY: the driver's own function; the out-pointers are live locals.
-        let result = unsafe { entry(handle, index, &raw mut offset, &raw mut bytes) };
+        let result = unsafe { entry(handle, count as usize, &raw mut offset, &raw mut bytes) };
         if result != 0 {
             break;
         }
-        params.push(Param { offset, bytes });
+        let words = bytes.min(MOST_BYTES) / size_of::<u64>();
+        if words > 0
+            && let (Ok(words), Ok(offset)) = (u32::try_from(words), u32::try_from(offset))
+        {
+            params.push(Param {
+                index: count,
+                words,
+                offset,
+            });
+        }
+        count += 1;
     }
-    params.into_boxed_slice()
+    (params.into_boxed_slice(), count)
 }

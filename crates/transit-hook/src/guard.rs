@@ -4,7 +4,7 @@
 use core::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::state;
+use crate::state::{self, Live};
 
 thread_local! {
     // `const` and without a destructor: a plain thread-local load, usable at any time of a
@@ -31,19 +31,15 @@ impl Drop for Guard {
 
 /// Enters a hook. `None`: not live, or already inside one on this thread: pass straight through.
 #[inline]
-pub(crate) fn enter() -> Option<Guard> {
-    if !state::live() {
-        return None;
-    }
+pub(crate) fn enter() -> Option<(Guard, &'static Live)> {
+    let live = state::live()?;
     INSIDE.with(|inside| {
         if inside.get() {
             return None;
         }
         inside.set(true);
-        Some(Guard {
-            inside,
-            outer: false,
-        })
+        let outer = false;
+        Some((Guard { inside, outer }, live))
     })
 }
 

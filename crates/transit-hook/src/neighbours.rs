@@ -76,7 +76,7 @@ type Register = unsafe extern "C" fn(usize, usize) -> u32;
 fn noticed(from: usize) {
     let who = file_name(&object_at(from).unwrap_or_default());
     let first = PROFILER.set(who).is_ok();
-    if !first || !state::live() || guard::inside() {
+    if !first || state::live().is_none() || guard::inside() {
         return;
     }
     let _ours = guard::ours();

@@ -183,7 +183,7 @@ pub trait Observer: Sync {
     fn context_gone(&self, _context: usize) {}
     /// The process is about to exit: finish files now. At most once, never in a forked child.
     fn closing(&self);
-    /// Whether [`OpCall::host_ns`] is needed; reading the clock is a third of a hook's cost. Asked
+    /// Whether [`OpCall::host_ns`] is needed: reading the clock is no small part of a hook's cost. Asked
     /// once, before `started`.
     fn wants_host_time(&self) -> bool {
         true

@@ -12,7 +12,7 @@ use crate::driver::{Driver, Handle};
 use crate::ledger::Ledger;
 use crate::observer::{DeviceRecords, OpCall};
 use crate::scan::Pointers;
-use crate::{callers, guard, ledger, state, streams};
+use crate::{callers, guard, state, streams};
 
 /// Where an op goes and who issues it.
 #[derive(Clone, Copy, Debug)]
@@ -45,51 +45,40 @@ pub(crate) fn run(
     describe: impl FnOnce(&'static Driver, &'static Ledger, &mut Pointers) -> Option<Described>,
     call: impl FnOnce() -> u32,
 ) -> u32 {
-    let Some(_guard) = guard::enter() else {
-        return call();
-    };
-    let (Some(driver), Some(ledger), Some(observer)) =
-        (state::driver(), ledger::get(), state::observer())
-    else {
+    let Some((_guard, live)) = guard::enter() else {
         return call();
     };
     let mut pointers = Pointers::new();
-    let host_ns = if state::wants_time() { now_ns() } else { 0 };
-    let staged = guard::protect(|| {
-        let described = describe(driver, ledger, &mut pointers)?;
-        let stream = streams::of(driver, site.stream, site.per_thread);
-        let capturing = streams::captured(driver, stream.handle);
-        Some((
-            described,
-            stream,
+    let mut op = None;
+    let (pointers, place) = (&mut pointers, &mut op);
+    let told = guard::protect(move || {
+        let host_ns = if live.wants_time { now_ns() } else { 0 };
+        let described = describe(live.driver, live.ledger, pointers)?;
+        let stream = streams::of(live.driver, site.stream, site.per_thread);
+        let capturing = streams::captured(live.driver, stream.handle);
+        // Built where it stays: moving it costs as much as finding a pointer.
+        let op = place.insert(OpCall {
+            seq: state::number_op(capturing),
+            kind: described.kind,
+            stream: stream.id,
+            stream_handle: stream.handle,
+            device: stream.device,
+            function: described.function,
+            name_hash: described.hash,
+            shape: described.shape,
+            records: described.records,
+            payload_bytes: described.payload_bytes,
+            pointers: pointers.as_slice(),
             capturing,
-            callers::who(site.caller).excluded,
-        ))
+            excluded: callers::excluded(site.caller),
+            host_ns,
+        });
+        live.observer.before_op(op);
+        Some(())
     });
-    let Some((described, stream, capturing, excluded)) = staged.flatten() else {
-        return call();
-    };
-    // Built where it stays: moving it costs as much as finding a pointer.
-    let op = OpCall {
-        seq: state::number_op(capturing),
-        kind: described.kind,
-        stream: stream.id,
-        stream_handle: stream.handle,
-        device: stream.device,
-        function: described.function,
-        name_hash: described.hash,
-        shape: described.shape,
-        records: described.records,
-        payload_bytes: described.payload_bytes,
-        pointers: pointers.as_slice(),
-        capturing,
-        excluded,
-        host_ns,
-    };
-    let told = guard::protect(|| observer.before_op(&op));
     let result = call();
-    if told.is_some() {
-        let _ = guard::protect(|| observer.after_op(&op, result));
+    if let (Some(Some(())), Some(op)) = (told, &op) {
+        let _ = guard::protect(|| live.observer.after_op(op, result));
     }
     result
 }
@@ -108,12 +97,15 @@ pub fn passed_transfers() -> u64 {
     PASSED.load(Ordering::Relaxed)
 }
 
-/// A hash of a launch's shape.
+/// A hash of a launch's shape, two numbers at a time.
 #[inline]
 pub(crate) fn shape(parts: &[u32]) -> u32 {
-    let hash = parts.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, part| {
-        (hash ^ u64::from(*part)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = parts
+        .chunks(2)
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, two| {
+            let word = |place: usize| two.get(place).map_or(0, |part| u64::from(*part));
+            (hash ^ word(0) ^ (word(1) << 32)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
     // The upper half is the better mixed one.
     u32::try_from(hash >> 32).unwrap_or(0)
 }
@@ -139,10 +131,7 @@ pub(crate) fn hooked(
     plain: impl Fn() -> u32,
     work: impl FnOnce(&'static Driver, &'static Ledger, &dyn Fn() -> u32) -> u32,
 ) -> u32 {
-    let Some(_guard) = guard::enter() else {
-        return plain();
-    };
-    let (Some(driver), Some(ledger)) = (state::driver(), ledger::get()) else {
+    let Some((_guard, live)) = guard::enter() else {
         return plain();
     };
     // The real call must happen exactly once, whatever happens around it.
@@ -152,7 +141,7 @@ pub(crate) fn hooked(
         done.set(Some(result));
         result
     };
-    match guard::protect(|| work(driver, ledger, &once)) {
+    match guard::protect(|| work(live.driver, live.ledger, &once)) {
         Some(result) => result,
         None => done.get().unwrap_or_else(plain),
     }

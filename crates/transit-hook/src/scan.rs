@@ -13,7 +13,7 @@ use crate::tensor_maps;
 /// Pointers kept per op. A fused optimizer kernel passes up to 4 x 110 of them.
 pub(crate) const MOST_POINTERS: usize = 512;
 /// Argument bytes scanned at most: what a launch may pass since CUDA 12.1.
-const MOST_BYTES: usize = 32_764;
+pub(crate) const MOST_BYTES: usize = 32_764;
 
 const BUFFER_END: usize = 0;
 const BUFFER_POINTER: usize = 1;
@@ -93,33 +93,40 @@ pub(crate) unsafe fn launch(
     }
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn by_param(
     ledger: &Ledger,
     layout: &[Param],
     params: *const *const c_void,
     found: &mut impl FnMut(u64, Found),
 ) {
-    for (index, param) in layout.iter().enumerate() {
+    for param in layout {
         // SAFETY: the array has one entry per parameter of the function.
-        let start = unsafe { *params.wrapping_add(index) };
-        if !start.is_null() {
-            // SAFETY: the entry points to the parameter's bytes.
-            let any = unsafe { words(ledger, start.cast(), param.bytes, found) };
-            if param.bytes == tensor_maps::BYTES && !any {
-                // SAFETY: as above.
-                unsafe { tensor_map(ledger, start.cast(), found) };
-            }
+        let start = unsafe { *params.wrapping_add(param.index as usize) }.cast::<u64>();
+        if start.is_null() {
+            continue;
+        }
+        let words = param.words as usize;
+        // SAFETY: the entry points to the parameter's bytes.
+        unsafe { by_word(ledger, start, words, found) };
+        if words == tensor_maps::WORDS {
+            // SAFETY: as above.
+            unsafe { tensor_map(ledger, start, found) };
         }
     }
 }
 
-/// A parameter of the size of a tensor map in which no address is visible.
+/// A parameter of the size of a tensor map may be one, and no address visible in it.
+#[cold]
 unsafe fn tensor_map(ledger: &Ledger, map: *const u64, found: &mut impl FnMut(u64, Found)) {
     // SAFETY: the parameter has the size of a map.
-    let address = unsafe { tensor_maps::address_of(map) };
-    if let Some((address, hit)) = address.and_then(|address| Some((address, ledger.find(address)?)))
-    {
+    let Some(address) = (unsafe { tensor_maps::address_of(map) }) else {
+        return;
+    };
+    let mut visible = false;
+    // SAFETY: as above.
+    unsafe { by_word(ledger, map, tensor_maps::WORDS, &mut |_, _| visible = true) };
+    if let Some(hit) = ledger.find(address).filter(|_| !visible) {
         found(address, hit);
     }
 }
@@ -150,34 +157,30 @@ unsafe fn by_buffer(
         return;
     }
     // SAFETY: the job says that many bytes of arguments lie there.
-    unsafe { words(ledger, start, bytes, found) };
-    for map in layout
-        .iter()
-        .filter(|param| param.bytes == tensor_maps::BYTES)
-        .filter(|param| param.offset.saturating_add(param.bytes) <= bytes)
-    {
-        // SAFETY: the parameter lies within the buffer.
-        unsafe { tensor_map(ledger, start.wrapping_byte_add(map.offset), found) };
+    unsafe { by_word(ledger, start, bytes.min(MOST_BYTES) / 8, found) };
+    for param in layout {
+        let (offset, words) = (param.offset as usize, param.words as usize);
+        if words == tensor_maps::WORDS && offset + 8 * words <= bytes {
+            // SAFETY: the parameter lies within the buffer.
+            unsafe { tensor_map(ledger, start.wrapping_byte_add(offset), found) };
+        }
     }
 }
 
 #[inline]
-unsafe fn words(
+unsafe fn by_word(
     ledger: &Ledger,
     start: *const u64,
-    bytes: usize,
+    words: usize,
     found: &mut impl FnMut(u64, Found),
-) -> bool {
-    let mut any = false;
-    for place in 0..bytes.min(MOST_BYTES) / 8 {
+) {
+    for place in 0..words {
         // SAFETY: the word lies within the parameter; it may be unaligned.
         let word = unsafe { start.wrapping_add(place).read_unaligned() };
         if let Some(hit) = ledger.find(word) {
             found(word, hit);
-            any = true;
         }
     }
-    any
 }
 
 #[cfg(test)]
@@ -201,13 +204,15 @@ mod tests {
         ledger
     }
 
-    fn scan(params: &[&[u64]], bytes: &[usize]) -> Vec<(u32, u64)> {
+    fn scan(params: &[&[u64]], bytes: &[u32]) -> Vec<(u32, u64)> {
         let ledger = ledger();
         let layout: Vec<Param> = bytes
             .iter()
-            .map(|bytes| Param {
+            .zip(0..)
+            .map(|(bytes, index)| Param {
+                index,
+                words: bytes / 8,
                 offset: 0,
-                bytes: *bytes,
             })
             .collect();
         let pointers: Vec<*const c_void> = params.iter().map(|p| p.as_ptr().cast()).collect();

@@ -7,6 +7,7 @@ use std::sync::{Once, OnceLock};
 use transit_format::ids::OpSeq;
 
 use crate::driver::{self as table, Driver};
+use crate::ledger::Ledger;
 use crate::observer::Observer;
 use crate::settings::Settings;
 use crate::{callers, exclusions, guard, kept, ledger, log};
@@ -31,6 +32,17 @@ struct Shim {
     settings: Settings,
     wants_time: bool,
 }
+
+/// What a hook works with, in one place: a launch looks it up once.
+pub(crate) struct Live {
+    pub(crate) driver: &'static Driver,
+    pub(crate) ledger: &'static Ledger,
+    pub(crate) observer: &'static dyn Observer,
+    /// Ops are stamped with the host's time.
+    pub(crate) wants_time: bool,
+}
+
+static TOGETHER: OnceLock<Live> = OnceLock::new();
 
 /// Says who observes. Called once by a shim's set-up function; nothing else happens until the
 /// first `cuInit` has succeeded. Later calls are ignored.
@@ -76,10 +88,6 @@ pub fn driver() -> Option<&'static Driver> {
     DRIVER.get()
 }
 
-pub(crate) fn wants_time() -> bool {
-    SHIM.get().is_some_and(|shim| shim.wants_time)
-}
-
 pub(crate) fn prefix() -> &'static str {
     SHIM.get().map_or("transit", |shim| shim.settings.prefix)
 }
@@ -88,10 +96,13 @@ pub(crate) fn quiet() -> bool {
     SHIM.get().is_some_and(|shim| shim.settings.quiet)
 }
 
-/// Whether hooks observe.
+/// What hooks work with; `None` where they do not observe.
 #[inline]
-pub(crate) fn live() -> bool {
-    STATE.load(Ordering::Acquire) == LIVE
+pub(crate) fn live() -> Option<&'static Live> {
+    if STATE.load(Ordering::Acquire) != LIVE {
+        return None;
+    }
+    TOGETHER.get()
 }
 
 /// Ends observation for the rest of the process (fail open): the job goes on, wrappers pass
@@ -158,10 +169,10 @@ fn go_live() {
             "{variable} is not a number of bytes or items; ignored"
         ));
     }
-    if let Err(reason) = ledger::start() {
-        disable(reason);
-        return;
-    }
+    let ledger = match ledger::start() {
+        Ok(ledger) => ledger,
+        Err(reason) => return disable(reason),
+    };
     callers::start(&shim.settings);
     exclusions::start(&shim.settings);
     // SAFETY: the handler touches atomics and closes descriptors only, as a child of a threaded
@@ -172,6 +183,12 @@ fn go_live() {
     let _ = unsafe { at_quick_exit(at_exit) };
     PROCESS.store(this_process(), Ordering::Release);
     shim.observer.started(driver);
+    let _ = TOGETHER.set(Live {
+        driver,
+        ledger,
+        observer: shim.observer,
+        wants_time: shim.wants_time,
+    });
     let _ = STATE.compare_exchange(STARTING, LIVE, Ordering::AcqRel, Ordering::Acquire);
 }
 

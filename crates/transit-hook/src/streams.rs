@@ -55,13 +55,21 @@ fn known() -> &'static HandleMap<Stream> {
 #[inline]
 pub(crate) fn of(driver: &Driver, handle: Handle, per_thread: bool) -> Stream {
     let handle = canonical(handle, per_thread);
-    if handle > PER_THREAD {
-        if let Some(stream) = known().get(handle) {
-            return *stream;
-        }
-        return first_use(driver, handle, driver.ctx_current().unwrap_or(0), handle);
+    if handle > PER_THREAD
+        && let Some(stream) = known().get(handle)
+    {
+        return *stream;
     }
+    by_context(driver, handle)
+}
+
+/// A default stream, or a created one that is new.
+#[inline(never)]
+fn by_context(driver: &Driver, handle: Handle) -> Stream {
     let context = driver.ctx_current().unwrap_or(0);
+    if handle > PER_THREAD {
+        return first_use(driver, handle, context, handle);
+    }
     if handle == PER_THREAD {
         return mine(driver, context);
     }
@@ -74,6 +82,7 @@ pub(crate) fn of(driver: &Driver, handle: Handle, per_thread: bool) -> Stream {
 }
 
 /// The handle by which calls without the per-thread suffix mean the same stream.
+#[inline]
 pub(crate) fn canonical(handle: Handle, per_thread: bool) -> Handle {
     match (handle, per_thread) {
         (0, true) => PER_THREAD,

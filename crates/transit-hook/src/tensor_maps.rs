@@ -5,8 +5,8 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Size of a `CUtensorMap`.
-pub(crate) const BYTES: usize = 128;
+/// Size of a `CUtensorMap`, 128 bytes.
+pub(crate) const WORDS: usize = 16;
 /// Maps remembered; one that was pushed out costs its kernel a pointer in the trace.
 const SLOTS: usize = 1 << 12;
 
@@ -29,7 +29,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// `map` points to a whole map, at any alignment.
 unsafe fn hash_of(map: *const u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for place in 0..BYTES / 8 {
+    for place in 0..WORDS {
         // SAFETY: the word lies within the map.
         let word = unsafe { map.wrapping_add(place).read_unaligned() };
         hash = (hash ^ word)
@@ -63,7 +63,7 @@ pub(crate) unsafe fn encoded(map: *const u64, address: u64) {
 /// The address a map stands for, if it was encoded in this process and not pushed out since.
 ///
 /// # Safety
-/// `map` points to [`BYTES`] readable bytes.
+/// `map` points to [`WORDS`] readable words.
 #[inline]
 pub(crate) unsafe fn address_of(map: *const u64) -> Option<u64> {
     if !ANY.load(Ordering::Relaxed) {

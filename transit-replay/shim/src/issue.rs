@@ -7,7 +7,7 @@ use transit_hook::driver::Driver;
 use transit_hook::observer::OpCall;
 
 use crate::follow::bind::Bindings;
-use crate::follow::script::{Script, StepSpan};
+use crate::follow::script::{OpRecord, Script};
 use crate::tally::{Tally, add};
 
 /// Largest request towards the device: long ones evict their own head near capacity, and from
@@ -44,9 +44,9 @@ impl Target {
 }
 
 impl Issuer<'_> {
-    /// Issues the steps of `span` before their op.
-    pub(crate) fn steps(&self, span: StepSpan, target: Target) {
-        for step in self.script.steps_of(span) {
+    /// Issues the steps of the plan's `op` before it.
+    pub(crate) fn steps(&self, op: &OpRecord, target: Target) {
+        for step in self.script.steps_of(op) {
             let mut issued = false;
             for range in self.script.ranges_of(step) {
                 issued |= self.range(step.action, range, target);

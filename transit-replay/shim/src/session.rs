@@ -13,7 +13,7 @@ use transit_hook::observer::{Allocation, OpCall, StreamInfo};
 use crate::card::{Card, expected};
 use crate::follow::bind::Bindings;
 use crate::follow::ledger::{Ledger, Live};
-use crate::follow::script::Script;
+use crate::follow::script::{OpRecord, Script};
 use crate::follow::{Follower, Verdict};
 use crate::guarded::Guarded;
 use crate::issue::{Issuer, Target};
@@ -161,17 +161,20 @@ impl Session {
 
     /// An op is about to be issued.
     pub(crate) fn before_op(&self, call: &OpCall<'_>) -> Verdict {
-        let Some(verdict) = self.follower.with(|follower| follower.op(call)) else {
+        let mut verdict = Verdict::default();
+        let followed = self
+            .follower
+            .with(|follower| follower.op(call, &mut verdict));
+        if followed.is_none() {
             add(&self.tally.contended, 1);
-            return Verdict::default();
-        };
-        let mut verdict = verdict;
+            return verdict;
+        }
         if let Some(card) = &self.card
             && !self.governed_by_plan(card, call, &verdict)
         {
-            verdict.steps.count = 0;
+            verdict.steps_of = None;
         }
-        if verdict.steps.count > 0 || verdict.midpoint || verdict.settle.is_some() {
+        if verdict.steps_of.is_some() || verdict.midpoint || verdict.settle.is_some() {
             self.act(call, &verdict);
         }
         if !verdict.followed
@@ -184,7 +187,7 @@ impl Session {
     }
 
     /// Sends the ranges of a copy that the plan does not direct to where it should find them.
-    #[cold]
+    #[inline(never)]
     fn prepare(&self, call: &OpCall<'_>) {
         let placed = Placements {
             script: &self.script,
@@ -228,6 +231,7 @@ impl Session {
     }
 
     /// Whether the plan's steps may be issued where it has an emulated card.
+    #[inline(never)]
     fn governed_by_plan(&self, card: &Card, call: &OpCall<'_>, verdict: &Verdict) -> bool {
         let Self {
             script, bindings, ..
@@ -246,32 +250,36 @@ impl Session {
         }
     }
 
+    /// Does what the plan has for an op. Most ops have nothing: it stays out of their way.
+    #[inline(never)]
     fn act(&self, call: &OpCall<'_>, verdict: &Verdict) {
         if let Some(whole) = verdict.settle {
             self.settle(whole, call.device);
         }
+        let place = verdict.steps_of.map(|place| place as usize);
+        let op = place.and_then(|place| self.script.ops.get(place));
         let done = self.unless_capturing(|| {
             if verdict.midpoint && self.script.shape.advise_all_at_midpoint {
                 self.advise_all();
             }
-            if verdict.steps.count > 0 && verdict.moved {
-                self.moved_steps(call, verdict);
-            } else if verdict.steps.count > 0 {
-                self.issuer().steps(verdict.steps, Target::of(call));
+            match op {
+                Some(op) if verdict.moved => self.moved_steps(call, op),
+                Some(op) => self.issuer().steps(op, Target::of(call)),
+                None => {}
             }
         });
-        if !done {
-            add(&self.tally.under_capture, u64::from(verdict.steps.count));
+        if let Some(op) = op.filter(|_| !done) {
+            add(&self.tally.under_capture, u64::from(op.steps));
         }
     }
 
     /// Issues the steps of an op whose data lies elsewhere than when recorded: what comes to the
     /// device for it is found by its own pointers, everything else by the bindings.
-    fn moved_steps(&self, call: &OpCall<'_>, verdict: &Verdict) {
+    fn moved_steps(&self, call: &OpCall<'_>, op: &OpRecord) {
         let issuer = self.issuer();
         let target = Target::of(call);
-        let planned = self.script.pointers_at(verdict.planned);
-        for step in self.script.steps_of(verdict.steps) {
+        let planned = self.script.pointers_of(op);
+        for step in self.script.steps_of(op) {
             let mut issued = false;
             for range in self.script.ranges_of(step) {
                 let mut pieces = [Piece::default(); PIECES];

@@ -252,10 +252,9 @@ impl Ledger {
 static LEDGER: OnceLock<Ledger> = OnceLock::new();
 
 /// Maps the process' ledger.
-pub(crate) fn start() -> Result<(), &'static str> {
+pub(crate) fn start() -> Result<&'static Ledger, &'static str> {
     let made = Ledger::new(true).ok_or("no address space for the ledger of allocations")?;
-    let _ = LEDGER.set(made);
-    Ok(())
+    Ok(LEDGER.get_or_init(|| made))
 }
 
 /// The process' ledger; `None` before it goes live.

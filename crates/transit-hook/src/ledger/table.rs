@@ -74,8 +74,8 @@ pub(super) struct Range {
 
 /// The table. Edits need `&mut Free`, which lives under the ledger's lock.
 pub(super) struct Table {
-    granules: Option<&'static [AtomicU32]>,
-    slots: &'static [Slot],
+    granules: Option<&'static [AtomicU32; GRANULES]>,
+    slots: &'static [Slot; SLOTS],
     lowest: AtomicU64,
     highest: AtomicU64,
     used: AtomicU32,
@@ -89,14 +89,9 @@ impl Table {
     /// Maps the table. Without room for the granules, look-ups walk the slots instead: slower,
     /// still right. `None` if not even the slots can be had.
     pub(super) fn new(with_granules: bool) -> Option<Self> {
-        let granules = if with_granules {
-            map::<AtomicU32>(GRANULES)
-        } else {
-            None
-        };
         Some(Self {
-            granules,
-            slots: map::<Slot>(SLOTS)?,
+            granules: if with_granules { map() } else { None },
+            slots: map()?,
             lowest: AtomicU64::new(u64::MAX),
             highest: AtomicU64::new(0),
             used: AtomicU32::new(0),
@@ -246,9 +241,9 @@ fn place(granule: u64) -> usize {
     usize::try_from(granule).unwrap_or(usize::MAX)
 }
 
-/// `count` zeroed items in a mapping of their own that reserves no memory.
-fn map<T>(count: usize) -> Option<&'static [T]> {
-    let bytes = count.checked_mul(size_of::<T>())?;
+/// Zeroed items in a mapping of their own that reserves no memory.
+fn map<T, const COUNT: usize>() -> Option<&'static [T; COUNT]> {
+    let bytes = COUNT.checked_mul(size_of::<T>())?;
     // SAFETY: a new private anonymous mapping; nothing existing is touched.
     let start = unsafe {
         libc::mmap(
@@ -265,5 +260,5 @@ fn map<T>(count: usize) -> Option<&'static [T]> {
     }
     // SAFETY: the mapping is `bytes` long, zeroed, page-aligned and never unmapped; `T` is made of
     // atomics, for which zero is a value.
-    Some(unsafe { core::slice::from_raw_parts(start.cast::<T>(), count) })
+    Some(unsafe { &*start.cast::<[T; COUNT]>() })
 }

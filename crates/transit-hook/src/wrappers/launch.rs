@@ -58,7 +58,7 @@ stub!(cuLaunchGrid, 3, launch_grid);
 stub!(cuLaunchGridAsync, 4, launch_grid_async);
 
 /// Finds the function and its pointers.
-#[inline]
+#[inline(always)]
 fn describe(
     driver: &Driver,
     ledger: &Ledger,

@@ -16,6 +16,7 @@ int fake_capturing;      // 0 none, 1 active
 u64 fake_free = 16ull << 30, fake_total = 16ull << 30;
 u64 fake_frees, fake_managed, fake_plain;
 int fake_no_managed;     // managed memory is out
+int fake_more_params;     // parameters of 4 bytes that every function has besides its own
 int fake_info_calls;     // calls of the name and parameter queries
 
 int cuInit(unsigned flags) { return flags == 0 ? 0 : 1; }
@@ -54,17 +55,21 @@ int cuPointerGetAttributes(unsigned n, int *k, void **d, u64 p) {
   }
   return 0;
 }
+// A function's number of parameters stands above its lowest 16 bits; 0 means 3.
 int cuFuncGetName(const char **n, handle f) {
   fake_info_calls++;
-  if ((u64)f == 0x500) return 400;
-  *n = (u64)f == 0x600 ? "other" : "kernel_a"; return 0;
+  u64 which = (u64)f & 0xffff;
+  if (which == 0x500) return 400;
+  *n = which == 0x600 ? "other" : which == 0x1400 ? "kernel_b" : which == 0x1600 ? "kernel_c" : "kernel_a";
+  return 0;
 }
 int cuKernelGetName(const char **n, handle f) { *n = "as_kernel"; return 0; }
 int cuFuncGetParamInfo(handle f, size_t i, size_t *o, size_t *s) {
   fake_info_calls++;
   static const size_t sizes[3] = {8, 24, 4};
-  if (i >= 3) return 1;
-  *o = 8 * i; *s = sizes[i]; return 0;
+  u64 own = (u64)f >> 16 ? (u64)f >> 16 : 3;
+  if (i >= own + fake_more_params) return 1;
+  *o = 24 * i; *s = i < own ? sizes[i % 3] : 4; return 0;
 }
 int cuKernelGetParamInfo(handle f, size_t i, size_t *o, size_t *s) {
   return cuFuncGetParamInfo(f, i, o, s);

@@ -211,6 +211,33 @@ fn the_driver_is_asked_about_a_function_once_until_a_module_is_unloaded() {
 }
 
 #[test]
+fn a_handle_given_again_for_a_function_with_one_more_number_is_another_function() {
+    let turn = turn();
+    let address = turn.alloc(8 << 20).unwrap();
+    let args = Arguments {
+        first: address,
+        second: [0, address + 8, 0],
+        third: 0,
+    };
+    launch(wrappers::cuLaunchKernel, 0x1400, 0x800, &args);
+    let told = turn.told();
+    assert!(told.contains(&Told::Function("kernel_b".to_owned(), 3)));
+    // No address fits in it, so the words looked at are the same.
+    turn.set_int(c"fake_more_params", 1);
+    let unload: Sync = call(wrappers::cuModuleUnload);
+    // SAFETY: the fake takes any handle.
+    unsafe { unload(1) };
+    launch(wrappers::cuLaunchKernel, 0x1400, 0x800, &args);
+    turn.set_int(c"fake_more_params", 0);
+    // SAFETY: as above.
+    unsafe { unload(1) };
+    let told = turn.told();
+    assert!(told.contains(&Told::Function("kernel_b".to_owned(), 4)));
+    assert_eq!(ops_of(&told)[0].pointers.len(), 2);
+    turn.free(address);
+}
+
+#[test]
 fn a_memset_is_an_op_only_where_it_touches_managed_memory() {
     let turn = turn();
     let address = turn.alloc(8 << 20).unwrap();

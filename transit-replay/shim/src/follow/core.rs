@@ -10,7 +10,7 @@ use super::bind::Bindings;
 use super::landmarks;
 use super::lane::{LANES, Lane, NONE, Seen, State};
 use super::resync;
-use super::script::{Script, StepSpan, StreamRecord};
+use super::script::{Script, StreamRecord};
 use super::side::{self, Taken, Track};
 use super::votes::Votes;
 
@@ -46,12 +46,10 @@ impl Phase {
 /// What to do about one op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// The steps that belong before this op.
-    pub(crate) steps: StepSpan,
+    /// The plan's op whose steps belong before this op, as its place among all ops of the script.
+    pub(crate) steps_of: Option<u32>,
     /// The op's pointers are not all the plan's: the steps' ranges lie elsewhere.
     pub(crate) moved: bool,
-    /// The plan op's pointers, as index and number.
-    pub(crate) planned: (u32, u32),
     /// An iteration begins with this op (or was recognised by it).
     pub(crate) iteration: bool,
     /// This op is at or just after the midpoint of a steady iteration.
@@ -236,94 +234,107 @@ impl Follower {
                 && *slot == NONE
             {
                 *slot = info.id.0;
-                lane.bind(plan);
+                lane.bind(&self.script, plan);
                 return;
             }
         }
     }
 
-    /// An op is about to be issued.
-    pub(crate) fn op(&mut self, call: &OpCall<'_>) -> Verdict {
+    /// An op is about to be issued. What to do about it is put down in `verdict`, a fresh one: handing
+    /// it back by value costs as much as finding it.
+    #[inline]
+    pub(crate) fn op(&mut self, call: &OpCall<'_>, verdict: &mut Verdict) {
+        verdict.tracking = self.phase == Phase::Tracking;
         if call.capturing {
             // It does not run now; the graph it ends up in is an op of its own when launched.
-            return Verdict {
-                tracking: self.phase == Phase::Tracking,
-                ..Verdict::default()
-            };
+            return;
         }
         self.counters.ops += 1;
         if self.phase == Phase::Lost {
-            return Verdict::default();
+            return;
         }
         if self.phase != Phase::Prologue {
             self.counters.ops_since_start += 1;
         }
         let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
             self.counters.unfollowed += 1;
-            return Verdict {
-                tracking: self.phase == Phase::Tracking,
-                ..Verdict::default()
-            };
+            return;
         };
         lane.remember(Seen::of(call));
-        if lane.plan == NONE || lane.state == State::Seeking {
-            return self.seek(call);
-        }
-        let track = Track::new(&self.script, &self.bindings, lane.plan);
-        let expected = if lane.next >= track.length {
-            0
+        let (stream, first_op) = (lane.plan, lane.first_op);
+        let main = stream == self.script.shape.main_stream.0;
+        if (lane.watch == 0 || !main)
+            && let Some(taken) = side::in_step(&self.script, &self.bindings, lane, call)
+        {
+            self.share.ops = self.share.ops.saturating_add(u32::from(main));
+            self.judge(call, taken, main, first_op + taken.at, verdict);
         } else {
-            lane.next
-        };
-        let taken = if lane.state == State::Tracking {
-            side::take(&track, lane, call)
+            self.otherwise(call, stream, verdict);
+        }
+    }
+
+    /// An op that is not simply the next one.
+    #[cold]
+    fn otherwise(&mut self, call: &OpCall<'_>, stream: u32, verdict: &mut Verdict) {
+        let lane = self.lanes.get(call.stream.index());
+        let main = self.script.shape.main_stream.0;
+        let (taken, stream) = if lane.is_none_or(|lane| lane.state == State::Seeking) {
+            (self.seek(call), main)
         } else {
-            resync::take(&track, lane, call)
+            (self.take(call, stream), stream)
         };
-        if track.stream != self.script.main_stream() {
-            let in_order = taken.at == expected;
-            return self.finish(
-                call,
-                taken,
-                Verdict {
-                    in_order,
-                    ..Verdict::default()
-                },
-            );
+        self.counters.strays += u64::from(taken.strayed);
+        verdict.tracking = self.phase == Phase::Tracking;
+        if let Some(place) = self.script.place_of(stream as usize, taken.at) {
+            self.judge(call, taken, stream == main, place, verdict);
         }
-        self.share.ops = self.share.ops.saturating_add(1);
-        if taken.at == NONE || lane.watch > 0 {
-            return self.doubtful(call, taken, expected);
+    }
+
+    /// An op on a lane with a place, on plan stream `stream`.
+    fn take(&mut self, call: &OpCall<'_>, stream: u32) -> Taken {
+        let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
+            return Taken::nothing();
+        };
+        let track = Track::new(&self.script, &self.bindings, stream);
+        let (expected, _) = lane.expected();
+        let mut taken = if lane.state == State::Tracking {
+            side::take(track, lane, call)
+        } else {
+            resync::take(track, lane, call)
+        };
+        taken.in_order = taken.at == expected;
+        if stream == self.script.shape.main_stream.0 {
+            self.share.ops = self.share.ops.saturating_add(1);
+            if taken.at == NONE || lane.watch > 0 {
+                return self.doubtful(call, taken);
+            }
         }
-        self.main_op(call, taken, expected)
+        taken
     }
 
     /// The main lane has no place for this op, or had none lately: an iteration's start overrules
     /// whatever place it has.
-    #[cold]
-    fn doubtful(&mut self, call: &OpCall<'_>, taken: Taken, expected: u32) -> Verdict {
+    fn doubtful(&mut self, call: &OpCall<'_>, taken: Taken) -> Taken {
         let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
-            return Verdict::default();
+            return Taken::nothing();
         };
         lane.watch = lane.watch.saturating_sub(1);
         if taken.gave_up {
-            return self.gave_up(taken);
+            self.gave_up(taken);
+            return Taken::nothing();
         }
         let trusted = lane.state != State::Tracking || self.script.anchor.unique;
         if trusted && let Some(next) = anchor::main_start(&self.script, lane) {
             lane.watch = 0;
             if lane.state != State::Tracking || lane.next != next {
                 lane.track(next);
-                return self.anchored(call, next);
+                return Taken::anchored(next);
             }
         }
-        if taken.at != NONE {
-            return self.main_op(call, taken, expected);
-        }
-        self.finish(call, taken, Verdict::default())
+        taken
     }
 
-    fn gave_up(&mut self, taken: Taken) -> Verdict {
+    fn gave_up(&mut self, taken: Taken) {
         self.whole = false;
         self.phase = Phase::Diverged;
         if !taken.between {
@@ -333,20 +344,13 @@ impl Follower {
         if self.failures >= FAILURES {
             self.phase = Phase::Lost;
         }
-        Verdict::default()
     }
 
-    /// An op on a lane without a place.
-    #[cold]
-    fn seek(&mut self, call: &OpCall<'_>) -> Verdict {
-        let tracking = self.phase == Phase::Tracking;
-        let nothing = Verdict {
-            tracking,
-            ..Verdict::default()
-        };
+    /// An op on a lane without a place: the main stream's, if an iteration begins with it.
+    fn seek(&mut self, call: &OpCall<'_>) -> Taken {
         let id = call.stream.0;
         let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
-            return nothing;
+            return Taken::nothing();
         };
         let main = self.script.main_stream();
         if lane.plan as usize == main
@@ -354,16 +358,16 @@ impl Follower {
         {
             lane.matched += u64::from(next);
             lane.track(next);
-            return self.anchored(call, next);
+            return Taken::anchored(next);
         }
         if self.phase == Phase::Diverged && lane.plan as usize == main {
             return self.sight(call);
         }
         if lane.matched > 0 {
-            return nothing;
+            return Taken::nothing();
         }
         let Some(lane) = self.lanes.get(call.stream.index()) else {
-            return nothing;
+            return Taken::nothing();
         };
         // Before the first iteration only the main stream is sought: a few memsets prove nothing.
         let sought = |stream: usize| self.phase != Phase::Prologue || stream == main;
@@ -378,7 +382,7 @@ impl Follower {
             }
         };
         let Some((plan, next)) = anchor::adopted(&self.script, lane, free) else {
-            return nothing;
+            return Taken::nothing();
         };
         self.rebind_lane(id, plan);
         if let Some(lane) = self.lanes.get_mut(call.stream.index()) {
@@ -386,27 +390,29 @@ impl Follower {
             lane.track(next);
         }
         if plan as usize == main {
-            self.anchored(call, next)
+            Taken::anchored(next)
         } else {
-            nothing
+            Taken::nothing()
         }
     }
 
     /// An op of the main stream after its place was given up: a landmark brings it back within the
     /// iteration.
-    fn sight(&mut self, call: &OpCall<'_>) -> Verdict {
+    fn sight(&mut self, call: &OpCall<'_>) -> Taken {
         let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
-            return Verdict::default();
+            return Taken::nothing();
         };
         let track = Track::new(&self.script, &self.bindings, lane.plan);
         let expected = lane.next;
-        let Some(at) = landmarks::place(&track, lane, call) else {
-            return Verdict::default();
+        let Some(at) = landmarks::place(track, lane, call) else {
+            return Taken::nothing();
         };
-        let taken = resync::placed(&track, lane, call, at);
         self.phase = Phase::Tracking;
         self.failures = self.failures.saturating_sub(1);
-        self.main_op(call, taken, expected)
+        Taken {
+            in_order: at == expected,
+            ..resync::placed(track, lane, call, at)
+        }
     }
 
     /// Lane `id` stands for plan stream `plan` from now on; whoever did before does not.
@@ -421,46 +427,68 @@ impl Follower {
         };
         let before = std::mem::replace(slot, id);
         if let Some(lane) = self.lanes.get_mut(before as usize) {
-            lane.bind(NONE);
+            lane.bind(&self.script, NONE);
         }
         if let Some(lane) = self.lanes.get_mut(id as usize) {
-            lane.bind(plan);
+            lane.bind(&self.script, plan);
         }
     }
 
-    fn anchored(&mut self, call: &OpCall<'_>, next: u32) -> Verdict {
-        let at = next.saturating_sub(1);
-        let found = Taken {
-            at,
-            started: true,
-            by_name: true,
-            ..Taken::nothing()
-        };
-        self.main_op(call, found, NONE)
-    }
-
-    fn main_op(&mut self, call: &OpCall<'_>, taken: Taken, expected: u32) -> Verdict {
-        let mut verdict = Verdict {
-            in_order: taken.at == expected,
-            ..Verdict::default()
-        };
-        if taken.started {
-            let anchored = expected == NONE;
-            self.start_iteration(taken.at, if anchored { taken.at + 1 } else { 1 });
+    /// Counts an op that was taken for the plan's at `place`, hears its pointers and picks its steps.
+    /// Inlined where it counts: much of it falls away for an op that is simply the next one.
+    #[inline(always)]
+    fn judge(
+        &mut self,
+        call: &OpCall<'_>,
+        taken: Taken,
+        main: bool,
+        place: u32,
+        verdict: &mut Verdict,
+    ) {
+        let plain = taken.agreement.plain();
+        verdict.in_order = taken.in_order;
+        verdict.moved = !plain;
+        if main && taken.started {
             verdict.iteration = true;
             verdict.handover = taken.at == 0 && self.proven;
+            self.start_iteration(taken.at, taken.anchored);
+            verdict.tracking = true;
         }
-        if self.midpoint_due && self.proven && taken.at >= self.script.shape.midpoint.0 {
+        let directed = verdict.tracking && self.proven;
+        self.counters.by_name += u64::from(taken.by_name);
+        self.counters.by_role += u64::from(!taken.by_name);
+        self.counters.elsewhere += u64::from(!plain);
+        let Some(record) = self.script.ops.get(place as usize) else {
+            return;
+        };
+        if main {
+            self.share.matched = self.share.matched.saturating_add(1);
+            if taken.by_name && record.landmark & taken.agreement.same != 0 {
+                self.share.landmark(taken.at);
+            }
+        }
+        verdict.followed = directed && (plain || record.steps > 0);
+        // A job's first iteration is like no other: its optimizer state and its allocator's blocks
+        // come to be in it.
+        let votes = self.counters.iterations > 1 && self.bindings.unconfirmed();
+        if votes && taken.by_name {
+            self.votes.hear(&self.script, record, call);
+        }
+        if record.steps > 0 && directed && !call.excluded {
+            if taken.unproven {
+                self.counters.withheld += u64::from(record.steps);
+            } else {
+                verdict.steps_of = Some(place);
+            }
+        }
+        if self.midpoint_due && main && self.proven && taken.at >= self.script.shape.midpoint.0 {
             self.midpoint_due = false;
             verdict.midpoint = true;
         }
-        let mut verdict = self.finish(call, taken, verdict);
-        if taken.at + 1 == self.script.length(self.script.main_stream()) {
+        if record.last && main {
             self.complete();
-            let voted = self.counters.iterations > 1 && self.bindings.unconfirmed();
-            verdict.settle = voted.then_some(self.whole);
+            verdict.settle = votes.then_some(self.whole);
         }
-        verdict
     }
 
     /// The last op of an iteration: was it this plan's?
@@ -471,58 +499,15 @@ impl Follower {
         self.proven = self.share.proves(length) || self.proven && !self.share.disproves(length);
     }
 
-    /// Counts, hears the op's pointers and picks its steps.
-    fn finish(&mut self, call: &OpCall<'_>, taken: Taken, mut verdict: Verdict) -> Verdict {
-        verdict.tracking = self.phase == Phase::Tracking;
-        self.counters.strays += u64::from(taken.strayed);
-        if taken.at == NONE {
-            return verdict;
-        }
-        self.counters.by_name += u64::from(taken.by_name);
-        self.counters.by_role += u64::from(!taken.by_name);
-        let Some(lane) = self.lanes.get(call.stream.index()) else {
-            return verdict;
-        };
-        let Some(record) = self.script.op(lane.plan as usize, taken.at) else {
-            return verdict;
-        };
-        if lane.plan as usize == self.script.main_stream() {
-            self.share.matched = self.share.matched.saturating_add(1);
-            if taken.by_name && record.landmark & taken.agreement.same != 0 {
-                self.share.landmark(taken.at);
-            }
-        }
-        let known = taken.agreement.plain() || record.steps > 0;
-        verdict.followed = verdict.tracking && self.proven && known;
-        self.counters.elsewhere += u64::from(!taken.agreement.plain());
-        // A job's first iteration is like no other: its optimizer state and its allocator's blocks
-        // come to be in it.
-        if taken.by_name && self.counters.iterations > 1 && self.bindings.unconfirmed() {
-            self.votes.hear(&self.script, record, call);
-        }
-        if record.steps == 0 || !verdict.tracking || !self.proven || call.excluded {
-            return verdict;
-        }
-        if taken.unproven {
-            self.counters.withheld += u64::from(record.steps);
-            return verdict;
-        }
-        verdict.moved = !taken.agreement.plain();
-        verdict.planned = (record.first_pointer, record.pointers);
-        verdict.steps = StepSpan {
-            first: record.first_step,
-            count: record.steps,
-        };
-        verdict
-    }
-
-    /// The main stream begins an iteration, recognised at position `at` by `matched` of its ops.
+    /// The main stream begins an iteration with its op `at`, which was recognised by all up to it if
+    /// it is `anchored`.
     #[cold]
-    fn start_iteration(&mut self, at: u32, matched: u32) {
+    fn start_iteration(&mut self, at: u32, anchored: bool) {
+        let matched = if anchored { at } else { 0 };
         self.share = Share {
-            ops: matched,
-            // This op is counted by `finish`.
-            matched: matched.saturating_sub(1),
+            ops: matched + 1,
+            // This op is counted by `judge`.
+            matched,
             ..Share::default()
         };
         self.midpoint_due = self.counters.iterations > 0;

@@ -84,7 +84,7 @@ impl Landmarks {
 }
 
 /// The position of the landmark that `call` is; none if it could be two.
-fn seen(track: &Track<'_>, call: &OpCall<'_>) -> Option<u32> {
+fn seen(track: Track<'_>, call: &OpCall<'_>) -> Option<u32> {
     let mut found = None;
     for mark in track.script.landmarks.named(call.name_hash) {
         let Some(record) = track.op(mark.at) else {
@@ -104,13 +104,13 @@ fn seen(track: &Track<'_>, call: &OpCall<'_>) -> Option<u32> {
 /// The place of a main-stream lane that is in doubt of it within the iteration: proved by two landmarks
 /// as many ops apart as the plan has between them. One alone may be a block that the allocator gave
 /// out to another op this time.
-pub(crate) fn place(track: &Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Option<u32> {
+pub(crate) fn place(track: Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Option<u32> {
     if track.stream != track.script.main_stream() || lane.next >= track.length {
         return None;
     }
     let at = seen(track, call)?;
-    let (before, then) = std::mem::replace(&mut lane.landmark, (at, lane.ops));
-    let apart = lane.ops.wrapping_sub(then);
+    let (before, then) = std::mem::replace(&mut lane.landmark, (at, lane.remembered));
+    let apart = u32::try_from(lane.remembered - then).unwrap_or(NONE);
     let proved = before != NONE && apart <= FARTHEST && before.checked_add(apart) == Some(at);
     proved.then_some(at)
 }

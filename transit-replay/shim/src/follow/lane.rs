@@ -4,14 +4,14 @@
 use transit_format::trace::model::{OpKind, Stream};
 use transit_hook::observer::OpCall;
 
-use super::script::OpRecord;
+use super::script::{OpRecord, Script};
 
 /// Ops a lane remembers; bounds the anchor window.
 pub(crate) const RING: usize = 128;
 /// Live streams followed; ops of further streams are counted and left alone.
 pub(crate) const LANES: usize = 128;
 /// Ops in step in a row after which a lane is believed to be in the right place.
-pub(crate) const CLEAN_RUN: u32 = 16;
+pub(crate) const CLEAN_RUN: u64 = 16;
 /// Not bound, or no position.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -63,9 +63,12 @@ pub(crate) struct Lane {
     pub(crate) stream: Option<Stream>,
     /// Plan stream it stands for, or [`NONE`].
     pub(crate) plan: u32,
+    /// That stream's first op among all ops of the script, and how many it has.
+    pub(crate) first_op: u32,
+    pub(crate) length: u32,
     pub(crate) state: State,
-    /// Position of the op expected next; the stream's length means "the first op of the next
-    /// iteration".
+    /// Position of the op expected next; the stream's length, or more, means "the first op of the
+    /// next iteration".
     pub(crate) next: u32,
     /// Side streams: the position given up at the main stream's last iteration start, whose
     /// remaining ops may still arrive late. [`NONE`] if all had come.
@@ -79,21 +82,19 @@ pub(crate) struct Lane {
     /// Ops out of step since the lane was last in step for [`CLEAN_RUN`] ops.
     pub(crate) astray: u32,
     /// Ops in step in a row.
-    pub(crate) clean: u32,
+    pub(crate) clean: u64,
     /// Ops matched by name since it was bound: a stream is confirmed by its ops.
     pub(crate) matched: u64,
     /// Ops for which an iteration's start is watched for although the lane is in step: it fell
     /// out of step lately and may have found a wrong place.
     pub(crate) watch: u32,
     /// The landmark last seen while the place was in doubt, or [`NONE`], and at which op.
-    pub(crate) landmark: (u32, u32),
-    /// Ops seen, wrapping.
-    pub(crate) ops: u32,
+    pub(crate) landmark: (u32, usize),
     /// Wrapped to the next iteration since the main stream's last start.
     pub(crate) wrapped: bool,
     ring: [Seen; RING],
-    filled: usize,
-    head: usize,
+    /// Ops remembered since it was bound; the newest lies before this place, modulo the ring.
+    pub(crate) remembered: usize,
 }
 
 impl Lane {
@@ -102,6 +103,8 @@ impl Lane {
         Self {
             stream: None,
             plan: NONE,
+            first_op: 0,
+            length: 0,
             state: State::Seeking,
             next: 0,
             late: NONE,
@@ -113,20 +116,22 @@ impl Lane {
             matched: 0,
             watch: 0,
             landmark: (NONE, 0),
-            ops: 0,
             wrapped: false,
             ring: [Seen::default(); RING],
-            filled: 0,
-            head: 0,
+            remembered: 0,
         }
     }
 
-    /// Stands for plan stream `plan` from now on, its place unknown.
-    pub(crate) fn bind(&mut self, plan: u32) {
+    /// Stands for plan stream `plan` of `script` from now on, its place unknown.
+    pub(crate) fn bind(&mut self, script: &Script, plan: u32) {
+        let record = script.streams.get(plan as usize).copied();
+        let record = record.unwrap_or_default();
+        (self.first_op, self.length) = (record.first_op, record.ops);
         self.plan = plan;
         self.matched = 0;
         self.watch = 0;
-        self.filled = 0;
+        self.remembered = 0;
+        self.landmark = (NONE, 0);
         self.seek();
     }
 
@@ -156,21 +161,29 @@ impl Lane {
         self.role_run = 0;
     }
 
+    /// The position of the op expected next, and whether it begins an iteration.
+    #[inline]
+    pub(crate) fn expected(&self) -> (u32, bool) {
+        if self.next < self.length {
+            (self.next, false)
+        } else {
+            (0, true)
+        }
+    }
+
     /// Remembers `op`.
     pub(crate) fn remember(&mut self, op: Seen) {
-        self.ops = self.ops.wrapping_add(1);
-        if let Some(slot) = self.ring.get_mut(self.head) {
+        if let Some(slot) = self.ring.get_mut(self.remembered % RING) {
             *slot = op;
         }
-        self.head = (self.head + 1) % RING;
-        self.filled = (self.filled + 1).min(RING);
+        self.remembered += 1;
     }
 
     /// The op remembered `back` ops ago (0 is the last).
     pub(crate) fn recent(&self, back: usize) -> Option<Seen> {
-        if back >= self.filled {
+        if back >= self.remembered.min(RING) {
             return None;
         }
-        self.ring.get((self.head + RING - 1 - back) % RING).copied()
+        self.ring.get((self.remembered - 1 - back) % RING).copied()
     }
 }

@@ -17,11 +17,11 @@ pub(crate) struct Agreement {
     /// Same allocation and offset: a bit for each pointer.
     pub(crate) same: u8,
     /// Same allocation, another offset.
-    pub(crate) moved: u32,
+    pub(crate) moved: u8,
     /// Another allocation.
-    pub(crate) differ: u32,
+    pub(crate) differ: u8,
     /// The plan's allocation is not bound.
-    pub(crate) unknown: u32,
+    pub(crate) unknown: u8,
 }
 
 impl Agreement {
@@ -76,6 +76,39 @@ pub(crate) fn agreement(
         }
     }
     result
+}
+
+/// [`agreement`] where it is [plain](Agreement::plain), without a count of the unknown: what the launch
+/// path needs, at its price.
+#[inline(always)]
+pub(crate) fn plain(
+    script: &Script,
+    bindings: &Bindings,
+    record: &OpRecord,
+    call: &OpCall<'_>,
+) -> Option<Agreement> {
+    let mut same = 0_u8;
+    let planned = script.pointers_of(record);
+    if planned.len() == call.pointers.len() {
+        let mut bit = 1;
+        for (plan, live) in planned.iter().zip(call.pointers) {
+            let bound = bindings.live(plan.alloc);
+            if bound == live.alloc.0 && plan.offset == live.offset {
+                same |= bit;
+            } else if bound != UNBOUND {
+                return None;
+            }
+            bit <<= 1;
+            if bit == 0 {
+                // `COMPARED` of them.
+                break;
+            }
+        }
+    }
+    Some(Agreement {
+        same,
+        ..Agreement::default()
+    })
 }
 
 /// Whether `device` of a live allocation can be `plan`'s. A plan of one device fits any (a rank

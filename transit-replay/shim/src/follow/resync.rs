@@ -30,7 +30,7 @@ const NEAR_AHEAD: u32 = 8;
 
 /// The position near `at` whose op has the very pointers of `call`, where those of `at` disagree:
 /// ops of equal names in a row, one of them dropped or added.
-pub(crate) fn nearby(track: &Track<'_>, at: u32, call: &OpCall<'_>) -> Option<u32> {
+pub(crate) fn nearby(track: Track<'_>, at: u32, call: &OpCall<'_>) -> Option<u32> {
     let mut found = None;
     let end = (at + NEAR_AHEAD + 1).min(track.length);
     for position in at.saturating_sub(NEAR_BEHIND)..end {
@@ -51,7 +51,7 @@ pub(crate) fn nearby(track: &Track<'_>, at: u32, call: &OpCall<'_>) -> Option<u3
 }
 
 /// How many of the lane's last ops, the present one included, fit the plan ending at `position`.
-fn run(track: &Track<'_>, lane: &Lane, position: u32) -> u32 {
+fn run(track: Track<'_>, lane: &Lane, position: u32) -> u32 {
     let mut length = 0;
     while length < RUN_LONGEST && length <= position {
         let record = track.op(position - length);
@@ -65,7 +65,7 @@ fn run(track: &Track<'_>, lane: &Lane, position: u32) -> u32 {
 }
 
 /// The best place for the present op, if the evidence is enough.
-fn place(track: &Track<'_>, lane: &Lane, call: &OpCall<'_>, hold: u32) -> Option<u32> {
+fn place(track: Track<'_>, lane: &Lane, call: &OpCall<'_>, hold: u32) -> Option<u32> {
     let ahead = if lane.next >= track.length {
         AHEAD_OF_START
     } else {
@@ -96,7 +96,7 @@ fn place(track: &Track<'_>, lane: &Lane, call: &OpCall<'_>, hold: u32) -> Option
 }
 
 /// Takes one op while out of step.
-pub(crate) fn take(track: &Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Taken {
+pub(crate) fn take(track: Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Taken {
     lane.astray += 1;
     let wraps = lane.next >= track.length;
     let hold = if wraps { 0 } else { lane.next };
@@ -119,7 +119,7 @@ pub(crate) fn take(track: &Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Tak
 }
 
 /// Back in step, with this op at `at`.
-pub(crate) fn placed(track: &Track<'_>, lane: &mut Lane, call: &OpCall<'_>, at: u32) -> Taken {
+pub(crate) fn placed(track: Track<'_>, lane: &mut Lane, call: &OpCall<'_>, at: u32) -> Taken {
     let record = track.op(at);
     lane.track(at + 1);
     lane.matched += 1;

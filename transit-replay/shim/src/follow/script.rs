@@ -26,6 +26,8 @@ pub(crate) struct OpRecord {
     pub(crate) steps: u32,
     /// The pointers by which it is a landmark, a bit each.
     pub(crate) landmark: u8,
+    /// It is the last of its stream in the iteration.
+    pub(crate) last: bool,
 }
 
 /// A managed pointer of a plan op.
@@ -57,15 +59,6 @@ pub(crate) struct StreamRecord {
     pub(crate) first_op: u32,
     /// Number of ops in an iteration.
     pub(crate) ops: u32,
-}
-
-/// Steps of one op: a stretch of [`Script::steps`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StepSpan {
-    /// Index of the first.
-    pub(crate) first: u32,
-    /// How many.
-    pub(crate) count: u32,
 }
 
 /// A whole plan, ready to follow.
@@ -102,12 +95,13 @@ impl Script {
                 first_op: index32(script.ops.len()),
                 ops: index32(stream.ops.len()),
             });
-            for op in &stream.ops {
+            for (at, op) in stream.ops.iter().enumerate() {
                 script.ops.push(OpRecord {
                     name_hash: op.name_hash,
                     kind: op.kind,
                     first_pointer: index32(script.pointers.len()),
                     pointers: index32(op.pointers.len()),
+                    last: at + 1 == stream.ops.len(),
                     ..OpRecord::default()
                 });
                 let records = op.pointers.iter();
@@ -156,13 +150,27 @@ impl Script {
         Some(stream.first_op as usize + ordinal.index())
     }
 
+    /// The ops of plan stream `stream`.
+    pub(crate) fn ops_of(&self, stream: usize) -> &[OpRecord] {
+        let Some(stream) = self.streams.get(stream) else {
+            return &[];
+        };
+        let first = stream.first_op as usize;
+        self.ops
+            .get(first..first + stream.ops as usize)
+            .unwrap_or(&[])
+    }
+
     /// The op at position `at` of plan stream `stream`.
     pub(crate) fn op(&self, stream: usize, at: u32) -> Option<&OpRecord> {
+        let place = self.place_of(stream, at)?;
+        self.ops.get(place as usize)
+    }
+
+    /// The place of that op among all ops.
+    pub(crate) fn place_of(&self, stream: usize, at: u32) -> Option<u32> {
         let stream = self.streams.get(stream)?;
-        if at >= stream.ops {
-            return None;
-        }
-        self.ops.get((stream.first_op + at) as usize)
+        (at < stream.ops).then(|| stream.first_op + at)
     }
 
     /// The same, to note something in it.
@@ -178,22 +186,17 @@ impl Script {
 
     /// The pointers of `op`.
     pub(crate) fn pointers_of(&self, op: &OpRecord) -> &[PointerRecord] {
-        self.pointers_at((op.first_pointer, op.pointers))
-    }
-
-    /// The pointers from an index on, so many.
-    pub(crate) fn pointers_at(&self, (first, count): (u32, u32)) -> &[PointerRecord] {
-        let first = first as usize;
+        let first = op.first_pointer as usize;
         self.pointers
-            .get(first..first + count as usize)
+            .get(first..first + op.pointers as usize)
             .unwrap_or(&[])
     }
 
-    /// The steps of a span.
-    pub(crate) fn steps_of(&self, span: StepSpan) -> &[StepRecord] {
-        let first = span.first as usize;
+    /// The steps of `op`.
+    pub(crate) fn steps_of(&self, op: &OpRecord) -> &[StepRecord] {
+        let first = op.first_step as usize;
         self.steps
-            .get(first..first + span.count as usize)
+            .get(first..first + op.steps as usize)
             .unwrap_or(&[])
     }
 

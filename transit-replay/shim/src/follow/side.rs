@@ -6,7 +6,7 @@ use transit_hook::observer::OpCall;
 use super::bind::Bindings;
 use super::landmarks;
 use super::lane::{CLEAN_RUN, Lane, NONE, State};
-use super::matching::{Agreement, agreement, same_name};
+use super::matching::{Agreement, agreement, plain, same_name};
 use super::resync::{self, NOTHING};
 use super::script::{OpRecord, Script};
 
@@ -19,6 +19,7 @@ pub(crate) struct Track<'a> {
     pub(crate) script: &'a Script,
     pub(crate) bindings: &'a Bindings,
     pub(crate) stream: usize,
+    ops: &'a [OpRecord],
     pub(crate) length: u32,
 }
 
@@ -30,12 +31,13 @@ impl<'a> Track<'a> {
             script,
             bindings,
             stream,
+            ops: script.ops_of(stream),
             length: script.length(stream),
         }
     }
 
     pub(crate) fn op(&self, at: u32) -> Option<&'a OpRecord> {
-        self.script.op(self.stream, at)
+        self.ops.get(at as usize)
     }
 
     fn agreement(&self, record: &OpRecord, call: &OpCall<'_>) -> Agreement {
@@ -48,8 +50,12 @@ impl<'a> Track<'a> {
 pub(crate) struct Taken {
     /// Its position in the iteration, or [`NONE`].
     pub(crate) at: u32,
+    /// That is where it was expected.
+    pub(crate) in_order: bool,
     /// It is the first of a new iteration that was matched.
     pub(crate) started: bool,
+    /// The iteration was recognised by all its ops up to this one.
+    pub(crate) anchored: bool,
     /// Its name is the plan's.
     pub(crate) by_name: bool,
     /// The lane fell out of step with it.
@@ -69,7 +75,9 @@ impl Taken {
     pub(crate) const fn nothing() -> Self {
         Self {
             at: NONE,
+            in_order: false,
             started: false,
+            anchored: false,
             by_name: false,
             strayed: false,
             gave_up: false,
@@ -83,38 +91,64 @@ impl Taken {
             },
         }
     }
+
+    /// An iteration of the main stream, recognised by its first `next` ops.
+    pub(crate) fn anchored(next: u32) -> Self {
+        Self {
+            at: next.saturating_sub(1),
+            started: true,
+            anchored: true,
+            by_name: true,
+            ..Self::nothing()
+        }
+    }
+}
+
+/// Takes the op that a lane in step expects next, with data that may be the plan's; nothing
+/// happens to any other. This is what nearly every op of a job is.
+#[inline(always)]
+pub(crate) fn in_step(
+    script: &Script,
+    bindings: &Bindings,
+    lane: &mut Lane,
+    call: &OpCall<'_>,
+) -> Option<Taken> {
+    let (at, wraps) = lane.expected();
+    let record = script.ops.get((lane.first_op + at) as usize)?;
+    let next = lane.state == State::Tracking && at < lane.length && same_name(record, call);
+    if !next {
+        return None;
+    }
+    let taken = Taken {
+        at,
+        in_order: true,
+        started: wraps,
+        agreement: plain(script, bindings, record, call)?,
+        ..NOTHING
+    };
+    Some(matched(lane, taken))
 }
 
 /// Takes one op while in step.
-pub(crate) fn take(track: &Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Taken {
-    let wraps = lane.next >= track.length;
-    let at = if wraps { 0 } else { lane.next };
-    let Some(record) = track.op(at) else {
-        return NOTHING;
-    };
-    if same_name(record, call) {
-        let agreement = track.agreement(record, call);
-        if !agreement.plain() {
-            return elsewhere(track, lane, call, agreement, (at, wraps));
-        }
-        return matched(
-            lane,
-            Taken {
-                at,
-                started: wraps,
-                agreement,
-                ..NOTHING
-            },
-        );
+pub(crate) fn take(track: Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Taken {
+    if let Some(taken) = in_step(track.script, track.bindings, lane, call) {
+        return taken;
     }
-    renamed_or_astray(track, lane, record, call, (at, wraps))
+    let (at, wraps) = lane.expected();
+    match track.op(at) {
+        None => NOTHING,
+        Some(record) if same_name(record, call) => {
+            let agreement = track.agreement(record, call);
+            elsewhere(track, lane, call, agreement, (at, wraps))
+        }
+        Some(record) => renamed_or_astray(track, lane, record, call, (at, wraps)),
+    }
 }
 
 /// The name fits and the data does not: a neighbour of the same name may fit better, where one of
 /// several like ops was dropped or added.
-#[cold]
 fn elsewhere(
-    track: &Track<'_>,
+    track: Track<'_>,
     lane: &mut Lane,
     call: &OpCall<'_>,
     agreement: Agreement,
@@ -167,9 +201,8 @@ fn elsewhere(
     taken
 }
 
-#[cold]
 fn renamed_or_astray(
-    track: &Track<'_>,
+    track: Track<'_>,
     lane: &mut Lane,
     record: &OpRecord,
     call: &OpCall<'_>,
@@ -220,6 +253,7 @@ fn renamed_or_astray(
     }
 }
 
+#[inline(always)]
 fn matched(lane: &mut Lane, taken: Taken) -> Taken {
     lane.next = taken.at + 1;
     lane.wrapped |= taken.started;
@@ -227,7 +261,7 @@ fn matched(lane: &mut Lane, taken: Taken) -> Taken {
     lane.role_run = 0;
     lane.matched += 1;
     lane.shift = 0;
-    lane.clean = lane.clean.saturating_add(1);
+    lane.clean += 1;
     if lane.clean >= CLEAN_RUN {
         lane.astray = 0;
     }
@@ -241,7 +275,7 @@ fn matched(lane: &mut Lane, taken: Taken) -> Taken {
 }
 
 /// An op of the iteration before, come after the main stream went on to the next.
-fn late(track: &Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Option<Taken> {
+fn late(track: Track<'_>, lane: &mut Lane, call: &OpCall<'_>) -> Option<Taken> {
     let at = lane.late;
     let record = track.op(at)?;
     if !same_name(record, call) {

@@ -192,7 +192,7 @@ fn streams_created_in_another_order_are_known_by_their_ops() {
         let verdicts = bench.run(&ops);
         handed = verdicts
             .iter()
-            .filter(|verdict| verdict.steps.count > 0)
+            .filter(|verdict| verdict.steps_of.is_some())
             .count();
     }
     assert_eq!(handed, plan.steps.len());

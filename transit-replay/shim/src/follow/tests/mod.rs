@@ -3,6 +3,7 @@
 mod binding;
 mod experts;
 pub(crate) mod launch_path;
+mod matching;
 mod noise;
 mod programs;
 mod states;

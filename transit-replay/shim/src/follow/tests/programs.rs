@@ -283,7 +283,7 @@ impl Bench {
             })
             .collect();
         self.seq += 1;
-        let verdict = self.follower.op(&call(op, &pointers, self.seq));
+        let verdict = self.op(&call(op, &pointers, self.seq));
         if let Some(whole) = verdict.settle {
             let Self {
                 ledger,
@@ -298,16 +298,20 @@ impl Bench {
         verdict
     }
 
+    pub(super) fn op(&mut self, call: &OpCall<'_>) -> Verdict {
+        let mut verdict = Verdict::default();
+        self.follower.op(call, &mut verdict);
+        verdict
+    }
+
     pub(super) fn run(&mut self, ops: &[Issued]) -> Vec<Verdict> {
         ops.iter().map(|op| self.issue(op)).collect()
     }
 
     /// The (stream, ordinal) whose steps a verdict hands out.
     pub(super) fn step_owner(&self, plan: &Plan, verdict: &Verdict) -> Option<(u32, u32)> {
-        if verdict.steps.count == 0 {
-            return None;
-        }
-        let step = &plan.steps[verdict.steps.first as usize];
+        let op = self.script.ops[verdict.steps_of? as usize];
+        let step = &plan.steps[op.first_step as usize];
         Some((step.stream.0, step.ordinal.0))
     }
 }

@@ -90,7 +90,7 @@ fn another_jobs_plan_never_tracks_and_hands_out_nothing() {
         assert!(
             verdicts
                 .iter()
-                .all(|verdict| verdict.steps.count == 0 && !verdict.tracking)
+                .all(|verdict| verdict.steps_of.is_none() && !verdict.tracking)
         );
     }
     assert_eq!(bench.follower.phase(), Phase::Prologue);
@@ -122,7 +122,7 @@ fn a_lost_place_waits_for_the_boundary_and_is_found_there() {
     let ops = iteration(&plan, &mut random);
     bench.run(&ops[..ops.len() / 2]);
     let verdicts = bench.run(&strange(200, 8));
-    assert!(verdicts.iter().all(|verdict| verdict.steps.count == 0));
+    assert!(verdicts.iter().all(|verdict| verdict.steps_of.is_none()));
     assert_eq!(bench.follower.phase(), Phase::Diverged);
     assert_eq!(bench.follower.counters.divergences, 1);
     bench.run(&iteration(&plan, &mut random));
@@ -130,7 +130,7 @@ fn a_lost_place_waits_for_the_boundary_and_is_found_there() {
     let verdicts = bench.run(&iteration(&plan, &mut random));
     let handed = verdicts
         .iter()
-        .filter(|verdict| verdict.steps.count > 0)
+        .filter(|verdict| verdict.steps_of.is_some())
         .count();
     assert_eq!(handed, plan.steps.len());
 }
@@ -148,7 +148,7 @@ fn too_many_losses_in_a_row_end_all_steps_for_good() {
     }
     assert_eq!(bench.follower.phase(), Phase::Lost);
     let verdicts = bench.run(&iteration(&plan, &mut random));
-    assert!(verdicts.iter().all(|verdict| verdict.steps.count == 0));
+    assert!(verdicts.iter().all(|verdict| verdict.steps_of.is_none()));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn ops_under_capture_are_not_the_iterations_ops() {
     for op in iteration(&plan, &mut random) {
         let mut captured = super::programs::call(&op, &[], 0);
         captured.capturing = true;
-        assert_eq!(bench.follower.op(&captured).steps.count, 0);
+        assert!(bench.op(&captured).steps_of.is_none());
         bench.issue(&op);
     }
     assert_eq!(bench.follower.counters.completed, 2);
@@ -190,7 +190,7 @@ fn excluded_callers_ops_are_followed_but_nothing_is_done_for_them() {
     for op in iteration(&plan, &mut random) {
         let mut call = super::programs::call(&op, &[], 0);
         call.excluded = true;
-        assert_eq!(bench.follower.op(&call).steps.count, 0);
+        assert!(bench.op(&call).steps_of.is_none());
     }
     assert_eq!(bench.follower.counters.completed, 2);
 }
@@ -229,7 +229,7 @@ fn a_job_of_the_same_kernels_in_other_numbers_gets_no_steps() {
         assert!(
             verdicts
                 .iter()
-                .all(|verdict| verdict.steps.count == 0 && !verdict.midpoint)
+                .all(|verdict| verdict.steps_of.is_none() && !verdict.midpoint)
         );
     }
     assert!(matches!(
