@@ -10,12 +10,12 @@ use transit_harness::{SoftGpu, artifacts, workspace};
 
 use crate::hazards::{compile, same_everywhere};
 use crate::storms::survives;
-use crate::util::{build, record};
+use crate::util::{build, record, replay_stats};
 
 const MIB: u64 = 1 << 20;
 
 fn gpu() -> SoftGpu {
-    SoftGpu::new(1 << 30).unwrap().with("TRANSIT_POOLS", "1")
+    SoftGpu::new(1 << 30).unwrap()
 }
 
 fn program(gpu: &SoftGpu, name: &str) -> PathBuf {
@@ -134,12 +134,35 @@ fn stream_ordered_memory_on_an_emulated_card_and_under_a_plan() {
     survives("pools.c", &[]);
 }
 
+/// The driver refuses advice about memory of managed pools, the software GPU too.
+#[test]
+fn memory_of_pools_is_fetched_and_never_advised() {
+    let gpu = gpu();
+    let program = program(&gpu, "caching.c");
+    let bare = bare(&gpu, &program, &["a"]);
+    assert_same(&bare, &recorded(&gpu, &[], &program, &["a"]));
+    let stats = gpu.folder().join("replay.json");
+    let plan = build(&trace_of(&gpu), "advise", 1 << 30, &[]);
+    let mut run = gpu.command(artifacts().join("transit-replay"));
+    run.arg("--plan").arg(plan).arg("--stats").arg(&stats);
+    assert_same(
+        &bare,
+        &run.arg("--").arg(&program).arg("a").output().unwrap(),
+    );
+    let told = replay_stats(&stats);
+    // Both ways of advising were open: a bound allocation with a placement, and a midpoint.
+    assert!(told["bound_bytes"].as_u64() > Some(4 * MIB), "{told}");
+    assert!(told["iterations_completed"].as_u64() > Some(2), "{told}");
+    assert_eq!(told["driver_errors"], 0, "{told}");
+    // What `cuMemAlloc` gave alone.
+    assert_eq!(told["advised_bytes"], 4 * MIB, "{told}");
+}
+
 #[test]
 fn what_pools_keep_is_given_back_before_a_request_fails() {
     let gpu = SoftGpu::new(512 * MIB)
         .unwrap()
         .with("SOFTGPU_DEVICES", "2")
-        .with("TRANSIT_POOLS", "1")
         .with("TRANSIT_NO_OVERSUBSCRIBE", "1");
     let locks = gpu.folder().as_os_str().to_owned();
     let gpu = gpu.with("TRANSIT_LOCK_DIR", locks);

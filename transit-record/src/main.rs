@@ -41,7 +41,7 @@ from ops that come back: optimizer kernels if any are named so, else the median 
 
 Environment: TRANSIT_SHIM_DIR names the directory of libtransit_record.so; TRANSIT_DISABLE=1 runs
 the job as if this program were not there; TRANSIT_NO_OVERSUBSCRIBE=1 overrides every option;
-TRANSIT_POOLS=1 converts stream-ordered memory (cuMemAllocAsync) too.";
+TRANSIT_POOLS=0 leaves stream-ordered memory (cuMemAllocAsync) as it is.";
 
 /// Command line.
 #[derive(Debug, Parser)]

@@ -10,7 +10,7 @@
 //! | `TRANSIT_EXCLUDE` | more libraries whose allocations stay as they are, comma-separated | unset |
 //! | `TRANSIT_INCLUDE` | libraries taken off the list of those that are left alone by default | unset |
 //! | `TRANSIT_EXCLUDE_FILE` | file of exclusion rules, read at the start and added to | unset |
-//! | `TRANSIT_POOLS` | set and not `0`: stream-ordered memory is converted too | unset |
+//! | `TRANSIT_POOLS` | `0`: stream-ordered memory stays as it is | converted where the driver has managed pools |
 //! | `TRANSIT_LOCK_DIR` | folder of the locks by which converting processes see each other | `/tmp` |
 //! | `TRANSIT_QUIET` | set and not `0`: no line but errors | unset |
 //! | `TRANSIT_TRACE` | trace file to write, a path template | unset |
@@ -48,8 +48,7 @@ pub struct Settings {
     pub include: Vec<String>,
     /// `TRANSIT_EXCLUDE_FILE`.
     pub exclude_file: Option<String>,
-    /// `TRANSIT_POOLS`. Off unless asked for: a PyTorch job with `backend:cudaMallocAsync` ran out
-    /// of memory under managed pools of driver 580.159.04.
+    /// `TRANSIT_POOLS`.
     pub pools: bool,
     /// `TRANSIT_LOCK_DIR`.
     pub lock_dir: String,
@@ -111,7 +110,7 @@ impl Settings {
             exclude: split(&text("TRANSIT_EXCLUDE").unwrap_or_default()),
             include: split(&text("TRANSIT_INCLUDE").unwrap_or_default()),
             exclude_file: text("TRANSIT_EXCLUDE_FILE"),
-            pools: flag("TRANSIT_POOLS"),
+            pools: text("TRANSIT_POOLS").is_none_or(|value| value != "0"),
             lock_dir: text("TRANSIT_LOCK_DIR").unwrap_or_else(|| "/tmp".to_owned()),
             quiet: flag("TRANSIT_QUIET"),
             trace: text("TRANSIT_TRACE"),
@@ -155,8 +154,8 @@ mod tests {
         assert_eq!(settings.min_bytes, 2 << 20);
         assert_eq!(settings.ceiling_bytes, None);
         assert!(settings.exclude.is_empty() && settings.unreadable.is_empty());
-        assert!(!settings.pools && settings.include.is_empty());
-        assert!(read(&[("TRANSIT_POOLS", "1")]).pools);
+        assert!(settings.pools && settings.include.is_empty());
+        assert!(!read(&[("TRANSIT_POOLS", "0")]).pools);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Placements: applied when their allocation is bound (at best the moment it is made, when advice
 //! costs next to nothing), moved along when use corrects the binding, undone when use denies it.
+//! Memory of pools takes no advice: what is placed there stays unplaced.
 
 use std::sync::{Mutex, TryLockError};
 
@@ -100,8 +101,10 @@ fn changes(
             break;
         };
         let before = ledger.find(place.live).map(|_| place.address);
+        let pooled = ledger.find(bound).is_some_and(|live| live.pooled);
         let now = bindings
             .resolve(&placement.range)
+            .filter(|_| !pooled)
             .map(|(address, _)| address);
         *place = Place {
             live: bound,
@@ -174,5 +177,13 @@ mod tests {
         assert_eq!(look(&ledger), [(None, None)]);
         ledger.allocated(&script, &bindings, &allocation(5));
         assert_eq!(look(&ledger), [(None, Some((6 << 30) + 4096))]);
+        ledger.freeing(&bindings, &allocation(5));
+        assert_eq!(look(&ledger), [(None, None)]);
+        let of_a_pool = Allocation {
+            pool: 1,
+            ..allocation(6)
+        };
+        ledger.allocated(&script, &bindings, &of_a_pool);
+        assert_eq!(look(&ledger), [(None, None)]);
     }
 }

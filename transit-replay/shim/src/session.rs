@@ -214,9 +214,15 @@ impl Session {
             let from = live.address.saturating_add(pointer.offset);
             // More than that would evict its own beginning.
             let to = from.saturating_add(bytes.min(self.card_bytes(live.device) / 2));
-            placed.each((from, to), live.advised, &mut |action, (from, to)| {
+            let mut send = |action, (from, to): (u64, u64)| {
                 sent += self.issuer().send(action, from, to - from, target);
-            });
+            };
+            if live.pooled {
+                // Nothing of it is placed: it takes no advice.
+                send(Action::PrefetchToDevice, (from, to));
+            } else {
+                placed.each((from, to), live.advised, &mut send);
+            }
         }
         add(&self.tally.prepared, u64::from(sent > 0));
         add(&self.tally.prepared_bytes, sent);

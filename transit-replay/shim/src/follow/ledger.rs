@@ -20,6 +20,9 @@ pub(crate) struct Live {
     pub(crate) device: u32,
     /// Made managed by us, so that the job has no wishes about its place.
     pub(crate) converted: bool,
+    /// Of a managed pool: such memory takes prefetches, and no advice (H200, driver 580.159.04:
+    /// `cuMemAdvise` answers `NOT_SUPPORTED`, `fixtures/gpu/managed_pool.cu`).
+    pub(crate) pooled: bool,
     /// The device has been told to reach it in place.
     pub(crate) advised: bool,
 }
@@ -135,6 +138,7 @@ impl Ledger {
             bytes: allocation.bytes,
             device: allocation.device,
             converted: allocation.converted,
+            pooled: allocation.pool != 0,
             advised: false,
         };
         let place = self.live.partition_point(|other| other.id < live.id);
@@ -217,10 +221,13 @@ impl Ledger {
         self.live.get(place)
     }
 
-    /// Takes up to `out.len()` allocations not taken before; how many.
+    /// Takes up to `out.len()` allocations not taken before that take advice; how many.
     pub(crate) fn take_unadvised(&mut self, out: &mut [Live]) -> usize {
         let mut count = 0;
-        let fresh = self.live.iter_mut().filter(|live| !live.advised);
+        let fresh = self
+            .live
+            .iter_mut()
+            .filter(|live| !live.advised && !live.pooled);
         for (slot, live) in out.iter_mut().zip(fresh) {
             live.advised = true;
             *slot = *live;
