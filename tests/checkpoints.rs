@@ -119,7 +119,8 @@ fn saved_faults(ran: &Ran) -> u64 {
 }
 
 /// On a card that is too small, what is saved lies partly on the host: sent for first, none of it comes
-/// fault by fault (of tensors as small as these that gains no time: a fault brings most of a block). What is loaded into lies nowhere yet, and costs no more than with the driver alone.
+/// fault by fault. (Of tensors as small as these that gains no time: a fault brings most of a block.)
+/// What is loaded into lies nowhere yet, and costs no more than with the driver alone.
 #[test]
 fn what_lies_elsewhere_is_sent_for_before_it_is_copied() {
     let card_bytes = crate::util::card_bytes(190);

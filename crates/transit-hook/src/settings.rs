@@ -10,7 +10,7 @@
 //! | `TRANSIT_EXCLUDE` | more libraries whose allocations stay as they are, comma-separated | unset |
 //! | `TRANSIT_INCLUDE` | libraries taken off the list of those that are left alone by default | unset |
 //! | `TRANSIT_EXCLUDE_FILE` | file of exclusion rules, read at the start and added to | unset |
-//! | `TRANSIT_POOLS` | `0`: stream-ordered memory stays as it is | converted where the driver has managed pools |
+//! | `TRANSIT_POOLS` | `0`: stream-ordered memory is not converted | converted, where managed pools are |
 //! | `TRANSIT_LOCK_DIR` | folder of the locks by which converting processes see each other | `/tmp` |
 //! | `TRANSIT_QUIET` | set and not `0`: no line but errors | unset |
 //! | `TRANSIT_TRACE` | trace file to write, a path template | unset |
