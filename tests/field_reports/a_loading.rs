@@ -40,7 +40,7 @@ fn field_report_03_every_resolver_leads_to_us_and_none_is_said() {
         assert!(read.totals.hooked_ops > 100, "{way}: {:?}", read.totals);
     }
     let program = compiled(&gpu, "another_namespace.c");
-    let runs = each_way(&gpu, &program, &[], &["--verbose"]);
+    let runs = each_way(&gpu, &program, &[], &[]);
     assert_eq!(text(&runs.recorded.stdout), "allocated\n");
     let said = text(&runs.recorded.stderr);
     assert!(said.contains("no trace"), "{said}");

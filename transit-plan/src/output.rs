@@ -24,6 +24,16 @@ pub fn save(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         })
 }
 
+/// A word as a shell takes it, for commands that people paste.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Refuses to write to `output` what is made from `input`.
 ///
 /// # Errors
@@ -157,5 +167,12 @@ mod tests {
         assert!(apart(&at("./trace"), &at("link")).is_err());
         assert!(apart(&at("new"), &at("trace")).is_ok());
         assert!(apart(Path::new("/dev/null"), Path::new("/dev/null")).is_ok());
+    }
+
+    #[test]
+    fn names_in_commands_can_be_pasted() {
+        assert_eq!(quoted("a/job.plan"), "a/job.plan");
+        assert_eq!(quoted("a b's"), r"'a b'\''s'");
+        assert_eq!(quoted(""), "''");
     }
 }

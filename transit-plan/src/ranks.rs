@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 
-use crate::error::Next;
+use crate::error::{Next, say};
+use crate::output;
+use crate::render::units;
 
 /// The trace or plan of one rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +29,12 @@ const SUFFIXES: [&str; 4] = [".trace.zst", ".zst", ".trace", ".plan"];
 /// If there is none, or the directory cannot be read.
 pub fn find(given: &Path) -> anyhow::Result<Vec<RankFile>> {
     if given.is_file() {
+        // A launcher that used the GPU itself, or an earlier run of one process, has left a file
+        // of the very name beside the ranks'.
+        let ranks = matching(given).unwrap_or_default();
+        if !ranks.is_empty() {
+            say(&left_out(given, ranks.len()));
+        }
         return Ok(vec![RankFile {
             rank: None,
             path: given.to_owned(),
@@ -43,6 +51,30 @@ pub fn find(given: &Path) -> anyhow::Result<Vec<RankFile>> {
         };
         return Err(anyhow!("{} is {}, not a file", given.display(), what.0)).next(what.1);
     }
+    let found = matching(given)?;
+    if found.is_empty() {
+        let error = anyhow!("no file {} and none of its ranks", given.display());
+        return Err(error).next(
+            "record one first: transit-record -o x.trace.zst -- python train.py; if that left \
+             none, transit-record doctor says what is missing",
+        );
+    }
+    Ok(found)
+}
+
+/// What is said where a name is both a file and several ranks' name.
+fn left_out(given: &Path, ranks: usize) -> String {
+    let ranks = units::counted(ranks as u64, "rank's file", "ranks' files");
+    let all = with_text(given, "rank{rank}");
+    format!(
+        "taking {} alone; left out beside it: {ranks}\n  next: give {} for the ranks",
+        given.display(),
+        output::quoted(&all.to_string_lossy())
+    )
+}
+
+/// The ranks' files of a name, sorted by rank; none if there are none.
+fn matching(given: &Path) -> anyhow::Result<Vec<RankFile>> {
     let name = given
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
@@ -71,11 +103,6 @@ pub fn find(given: &Path) -> anyhow::Result<Vec<RankFile>> {
         }
     }
     found.sort();
-    if found.is_empty() {
-        let error = anyhow!("no file {} and none of its ranks", given.display());
-        return Err(error)
-            .next("record one first: transit-record -o x.trace.zst -- python train.py");
-    }
     Ok(found)
 }
 
@@ -93,8 +120,13 @@ pub fn with_rank(name: &Path, rank: Option<u32>) -> PathBuf {
     if file.contains("{rank}") {
         return name.with_file_name(file.replace("{rank}", &rank.to_string()));
     }
-    let (stem, suffix) = split_suffix(&file);
-    name.with_file_name(format!("{stem}.rank{rank}{suffix}"))
+    with_text(name, &format!("rank{rank}"))
+}
+
+/// `x.trace.zst` with `text` is `x.text.trace.zst`.
+fn with_text(name: &Path, text: &str) -> PathBuf {
+    let file = name.file_name().unwrap_or_default().to_string_lossy();
+    name.with_file_name(with_tag(&file, text))
 }
 
 /// `job.plan` with a tag is `job.prefetch.plan`.
@@ -188,6 +220,14 @@ mod tests {
         );
         let alone = find(&folder.path().join("x.trace.zst")).unwrap();
         assert_eq!(names(&alone), [(None, "x.trace.zst".to_owned())]);
+        // Not silently: what is said names the way to the ranks, and that way works.
+        let said = left_out(Path::new("d d/x.trace.zst"), 1);
+        assert!(
+            said.contains("next: give 'd d/x.rank{rank}.trace.zst'"),
+            "{said}"
+        );
+        let ranks = find(&folder.path().join("x.rank{rank}.trace.zst")).unwrap();
+        assert_eq!(names(&ranks), [(Some(0), "x.rank0.trace.zst".to_owned())]);
         let template = find(&folder.path().join("t-{rank}-{pid}.zst")).unwrap();
         assert_eq!(names(&template), [(Some(1), "t-1-77.zst".to_owned())]);
     }

@@ -62,7 +62,7 @@ struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     max_size: Option<u64>,
     /// Impose a card of this size by evicting after each op (slow); 0 records what each op touches
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = size::card_bytes)]
     hbm_limit: Option<u64>,
     /// Record page faults and remote mappings too
     #[arg(long)]
@@ -91,9 +91,6 @@ struct Arguments {
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
-    /// Say more, such as why there is no trace
-    #[arg(short, long, conflicts_with = "quiet")]
-    verbose: bool,
     /// The job and its arguments, passed on untouched
     #[arg(last = true, required = true, value_name = "COMMAND")]
     job: Vec<OsString>,
@@ -136,7 +133,7 @@ fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     if !arguments.quiet {
         let traces = template::written(&output, job.since());
         let shown = arguments.output.to_string_lossy();
-        for line in next::lines(&traces, &shown, arguments.hbm_limit, arguments.verbose) {
+        for line in next::lines(&traces, &shown, arguments.hbm_limit) {
             say(&format!("transit-record: {line}"));
         }
     }

@@ -3,21 +3,16 @@
 use std::path::PathBuf;
 
 /// The last lines. `output` is what was given to `-o`; `build` finds all ranks by it.
-pub(crate) fn lines(
-    traces: &[PathBuf],
-    output: &str,
-    hbm_limit_bytes: Option<u64>,
-    verbose: bool,
-) -> Vec<String> {
+pub(crate) fn lines(traces: &[PathBuf], output: &str, hbm_limit_bytes: Option<u64>) -> Vec<String> {
     let wrote = match traces {
-        [] if verbose => {
+        [] => {
             return vec![
                 "no trace: the job made no GPU allocation and launched nothing, or runs on \
                  another host"
                     .to_owned(),
+                "next: transit-record doctor says whether a job would be recorded here".to_owned(),
             ];
         }
-        [] => return Vec::new(),
         [only] => format!("wrote {}", only.display()),
         [first, .., last] => {
             format!(
@@ -36,6 +31,12 @@ pub(crate) fn lines(
 
 fn command(traces: &[PathBuf], output: &str, hbm_limit_bytes: Option<u64>) -> String {
     let single = traces.first().filter(|_| traces.len() == 1);
+    // A launcher that used the GPU itself has left a file of the very name beside the ranks'.
+    let beside = single.is_none() && traces.iter().any(|path| path.ends_with(output));
+    if beside && let Some((stem, end)) = split(output) {
+        let ranks = format!("{stem}.rank{{rank}}{end}");
+        return command_for(&ranks, &format!("{stem}.plan"), hbm_limit_bytes);
+    }
     let trace = single.map_or_else(|| output.to_owned(), |path| path.display().to_string());
     // A trace written under a name of its own (`.pidN`) is found by that name only.
     let trace = if trace.ends_with(output) {
@@ -43,27 +44,36 @@ fn command(traces: &[PathBuf], output: &str, hbm_limit_bytes: Option<u64>) -> St
     } else {
         trace
     };
-    let stem = trace
-        .strip_suffix(".trace.zst")
-        .or_else(|| trace.strip_suffix(".zst"));
-    let stem = stem.unwrap_or(&trace);
-    let plan = format!("{stem}.plan");
+    let stem = split(&trace).map_or(trace.as_str(), |(stem, _)| stem);
+    command_for(&trace, &format!("{stem}.plan"), hbm_limit_bytes)
+}
+
+/// A trace's name before and from the ending on that `transit-record` is usually given.
+fn split(name: &str) -> Option<(&str, &str)> {
+    let end = [".trace.zst", ".zst"]
+        .into_iter()
+        .find(|end| name.ends_with(end))?;
+    Some((name.strip_suffix(end)?, end))
+}
+
+fn command_for(trace: &str, plan: &str, hbm_limit_bytes: Option<u64>) -> String {
+    let stem = plan.strip_suffix(".plan").unwrap_or(plan);
     match hbm_limit_bytes {
         Some(0) => format!(
             "transit-plan plot heatmap {} -o {}",
-            quoted(&trace),
+            quoted(trace),
             quoted(&format!("{stem}.png"))
         ),
         Some(limit) => format!(
             "transit-plan build {} --emulate --hbm {limit} -o {}",
-            quoted(&trace),
-            quoted(&plan)
+            quoted(trace),
+            quoted(plan)
         ),
         None => {
             format!(
                 "transit-plan build {} --hbm 80GiB -o {}",
-                quoted(&trace),
-                quoted(&plan)
+                quoted(trace),
+                quoted(plan)
             )
         }
     }
@@ -84,7 +94,7 @@ mod tests {
 
     fn said(traces: &[&str], limit: Option<u64>) -> Vec<String> {
         let traces: Vec<PathBuf> = traces.iter().map(PathBuf::from).collect();
-        lines(&traces, "d/x.trace.zst", limit, false)
+        lines(&traces, "d/x.trace.zst", limit)
     }
 
     #[test]
@@ -109,14 +119,20 @@ mod tests {
             said(&["/w/d/x.trace.zst"], Some(0))[1],
             "next: transit-plan plot heatmap d/x.trace.zst -o d/x.png"
         );
+        let mixed = said(&["/w/d/x.trace.zst", "/w/d/x.rank0.trace.zst"], None);
+        assert_eq!(
+            mixed[1],
+            "next: transit-plan build 'd/x.rank{rank}.trace.zst' --hbm 80GiB -o d/x.plan"
+        );
         let own = said(&["/w/d/x.pid7.trace.zst"], None);
         assert!(own[1].contains("build /w/d/x.pid7.trace.zst"), "{own:?}");
     }
 
     #[test]
-    fn a_job_without_a_gpu_is_worth_a_word_only_to_who_asks() {
-        assert!(said(&[], None).is_empty());
-        assert_eq!(lines(&[], "x", None, true).len(), 1);
+    fn whoever_asked_for_a_trace_and_got_none_is_told_so() {
+        let said = said(&[], None);
+        assert!(said[0].starts_with("no trace: "), "{said:?}");
+        assert!(said[1].contains("transit-record doctor"), "{said:?}");
         assert_eq!(quoted("a b'c"), r"'a b'\''c'");
     }
 }

@@ -100,15 +100,23 @@ fn report(driver: &Driver) {
         log::say(format_args!("{}", line(driver)));
     }
     neighbours::report();
-    if hooks::bound() == 0 {
-        log::complain(format_args!(
-            "no hook has a driver function: is the libcuda.so.1 in this process the driver's?"
-        ));
-    }
     for (lacks, what) in lacking(driver) {
         if lacks {
             log::say(format_args!("the driver is too old {what}"));
         }
+    }
+}
+
+/// The job launches as before CUDA 4.0: its arguments went to the driver one by one, by
+/// `cuParamSet*`. The newest driver headers (13.x) still declare these calls.
+#[cold]
+pub(crate) fn old_launch() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        log::say(format_args!(
+            "the job launches through cuLaunch or cuLaunchGrid (before CUDA 4.0): such ops are \
+             seen without their pointers"
+        ));
     }
 }
 

@@ -38,7 +38,7 @@ macro_rules! for_each_hook {
             cuTensorMapReplaceAddress,
             // streams and waiting
             cuStreamDestroy_v2, cuStreamSynchronize, cuStreamSynchronize_ptsz, cuCtxSynchronize,
-            cuEventSynchronize, cuStreamBeginCapture, cuStreamBeginCapture_ptsz,
+            cuCtxSynchronize_v2, cuEventSynchronize, cuStreamBeginCapture, cuStreamBeginCapture_ptsz,
             cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph,
             cuStreamBeginCaptureToGraph_ptsz, cuStreamEndCapture, cuStreamEndCapture_ptsz,
             // answers about memory

@@ -9,6 +9,10 @@ use transit_launch::template::Place;
 
 /// Kept for everything else on the host: a tenth of what is available, at least this.
 const RESERVE_BYTES: u64 = 1 << 30;
+/// The first version of control groups has no word for "no limit": it is the largest number of
+/// whole pages. No host has this much.
+const NO_LIMIT_BYTES: u64 = 1 << 60;
+
 /// What the host has, as found now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
@@ -126,7 +130,8 @@ fn left_bytes(folder: &Path, files: &Files) -> Option<u64> {
     let limits = files.limits.iter();
     let limit = limits
         .filter_map(|name| read_number(&folder.join(name)))
-        .min()?;
+        .min()
+        .filter(|limit| *limit < NO_LIMIT_BYTES)?;
     let usage = read_number(&folder.join(files.usage))?;
     let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
     let droppable = stat
@@ -208,6 +213,12 @@ mod tests {
         );
         let old = "5:cpu,cpuacct:/slurm\n4:memory:/slurm/job_1/task_0\n";
         assert_eq!(group_left_bytes(&root, old), Some(150));
+        let unlimited = [
+            ("memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory.usage_in_bytes", "800\n"),
+        ];
+        write(&root.join("memory/slurm/job_1"), &unlimited);
+        assert_eq!(group_left_bytes(&root, old), None, "no limit");
         fs::remove_dir_all(root).unwrap();
     }
 

@@ -26,7 +26,7 @@ pub enum Site {
 /// 8 bytes, `u` 4, `s` 2, `c` 1. From CUPTI's `generated_cuda_meta.h`, where a call's structure
 /// holds its arguments in order. Calls that answer questions are left out: their wrappers would
 /// change the answers. `cuMemAllocPitch`'s would ask the driver a question of its own.
-const CALLS: [(&str, Site, &str); 57] = {
+const CALLS: [(&str, Site, &str); 58] = {
     use Site::{Enter, Exit};
     [
         ("cuMemAlloc_v2", Exit, "pp"),
@@ -59,6 +59,7 @@ const CALLS: [(&str, Site, &str); 57] = {
         ("cuStreamDestroy_v2", Enter, "p"),
         ("cuStreamSynchronize", Exit, "p"),
         ("cuCtxSynchronize", Exit, ""),
+        ("cuCtxSynchronize_v2", Exit, "p"),
         ("cuEventSynchronize", Exit, "p"),
         ("cuStreamBeginCapture", Enter, "p"),
         ("cuStreamBeginCapture_v2", Enter, "pu"),

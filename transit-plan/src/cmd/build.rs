@@ -258,7 +258,7 @@ fn announce(written: &[PathBuf]) {
         };
         text.push_str(&format!(
             "transit-plan: next: transit-replay --plan {} -- <the job's command>{more}\n",
-            first.display()
+            output::quoted(&first.to_string_lossy())
         ));
     }
     say(&text);

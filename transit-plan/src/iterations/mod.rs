@@ -54,7 +54,7 @@ impl Evidence {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Given => "given by --boundary-op",
+            Self::Given => "--boundary-op",
             Self::OptimizerName => "optimizer kernel names",
             Self::ForeachName => "multi-tensor kernel names",
             Self::HostGap => "largest host gap",

@@ -121,11 +121,20 @@ impl Report {
         let (problems, warnings) = (count(State::Problem), count(State::Warning));
         let verdict = match self.worst() {
             State::Ok => "all is well: a job can be recorded and replayed here".to_owned(),
-            State::Warning => format!("a job runs here, with {warnings} warnings"),
-            State::Problem => format!("a job is not recorded here: {problems} problems"),
+            State::Warning => format!("a job runs here, with {}", counted(warnings, "warning")),
+            State::Problem => {
+                format!(
+                    "a job is not recorded here: {}",
+                    counted(problems, "problem")
+                )
+            }
         };
         writeln!(out, "{verdict}")
     }
+}
+
+fn counted(count: usize, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

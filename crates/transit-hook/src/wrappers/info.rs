@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::{graph_memory, stub};
+use super::{framed_stub, graph_memory, stub};
 use crate::driver::{INVALID_VALUE, NOT_FOUND, SUCCESS};
 use crate::hooks::{Hook, real};
 use crate::ledger::{Found, Ledger};
@@ -28,7 +28,7 @@ stub!(cuDeviceTotalMem_v2, 2, total_memory);
 stub!(cuPointerGetAttribute, 3, attribute);
 stub!(cuPointerGetAttributes, 4, attributes);
 stub!(cuMemRangeGetAttribute, 5, range_attribute);
-stub!(cuMemRangeGetAttributes, none, range_attributes);
+framed_stub!(cuMemRangeGetAttributes, range_attributes);
 
 unsafe extern "C" fn memory_info(free: *mut usize, total: *mut usize, from: usize) -> u32 {
     type Real = unsafe extern "C" fn(*mut usize, *mut usize) -> u32;
@@ -211,7 +211,9 @@ unsafe extern "C" fn range_attribute(
     })
 }
 
-/// As above. Its arguments leave no room for the caller's address: everybody is a framework.
+/// As above. Six arguments leave no register for the caller's address: it is read off the stack,
+/// behind the unused registers of the ABI and a frame's padding.
+#[cfg(target_arch = "x86_64")]
 unsafe extern "C" fn range_attributes(
     data: *const *mut c_void,
     sizes: *const usize,
@@ -219,6 +221,38 @@ unsafe extern "C" fn range_attributes(
     number: usize,
     address: u64,
     count: usize,
+    _padding: usize,
+    from: usize,
+) -> u32 {
+    // SAFETY: the caller's arguments.
+    unsafe { range_attributes_for(data, sizes, attributes, number, address, count, from) }
+}
+
+#[cfg(target_arch = "aarch64")]
+unsafe extern "C" fn range_attributes(
+    data: *const *mut c_void,
+    sizes: *const usize,
+    attributes: *const i32,
+    number: usize,
+    address: u64,
+    count: usize,
+    _unused: usize,
+    _unused_too: usize,
+    _padding: usize,
+    from: usize,
+) -> u32 {
+    // SAFETY: the caller's arguments.
+    unsafe { range_attributes_for(data, sizes, attributes, number, address, count, from) }
+}
+
+unsafe fn range_attributes_for(
+    data: *const *mut c_void,
+    sizes: *const usize,
+    attributes: *const i32,
+    number: usize,
+    address: u64,
+    count: usize,
+    from: usize,
 ) -> u32 {
     type Real = unsafe extern "C" fn(
         *const *mut c_void,
@@ -234,7 +268,7 @@ unsafe extern "C" fn range_attributes(
     // SAFETY: the caller's arguments.
     let plain = || unsafe { real(data, sizes, attributes, number, address, count) };
     hooked(plain, |_, ledger, real_call| {
-        match told_as_device(ledger, address, 0) {
+        match told_as_device(ledger, address, from) {
             Some(_) => INVALID_VALUE,
             None => real_call(),
         }

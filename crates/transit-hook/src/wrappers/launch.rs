@@ -4,47 +4,16 @@ use core::ffi::{c_int, c_void};
 
 use transit_format::trace::model::OpKind;
 
-use super::stub;
+use super::{framed_stub, stub};
 use crate::driver::{Driver, Handle, NOT_FOUND};
-use crate::functions;
 use crate::hooks::{Hook, real};
 use crate::ledger::Ledger;
 use crate::observer::DeviceRecords;
 use crate::ops::{self, Described, Site};
 use crate::scan::{self, Pointers};
+use crate::{coverage, functions};
 
 type Params = *const *const c_void;
-
-/// Defines `$name`, which calls `$inner` with the caller's stack arguments behind two more: padding
-/// and the return address. They are what lies between a frame of ours and the caller's, so nothing
-/// is copied.
-macro_rules! framed_stub {
-    ($name:ident, $($inner:tt)+) => {
-        #[unsafe(naked)]
-        pub unsafe extern "C" fn $name() {
-            #[cfg(target_arch = "x86_64")]
-            ::core::arch::naked_asm!(
-                ".cfi_startproc",
-                "sub rsp, 8",
-                ".cfi_adjust_cfa_offset 8",
-                "call {}",
-                "add rsp, 8",
-                ".cfi_adjust_cfa_offset -8",
-                "ret",
-                ".cfi_endproc",
-                sym $($inner)+,
-            );
-            #[cfg(target_arch = "aarch64")]
-            ::core::arch::naked_asm!(
-                "stp x29, x30, [sp, #-16]!",
-                "bl {}",
-                "ldp x29, x30, [sp], #16",
-                "ret",
-                sym $($inner)+,
-            );
-        }
-    };
-}
 
 framed_stub!(cuLaunchKernel, launch::<0>);
 framed_stub!(cuLaunchKernel_ptsz, launch::<1>);
@@ -307,6 +276,7 @@ fn run_old(
             caller: from,
         },
         |driver, ledger, pointers| {
+            coverage::old_launch();
             let none = (core::ptr::null(), core::ptr::null());
             describe(driver, ledger, function, shape, none, pointers)
         },

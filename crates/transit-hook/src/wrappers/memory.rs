@@ -131,13 +131,11 @@ fn managed(driver: &Driver, address: &mut u64, bytes: usize) -> u32 {
 
 /// A child of a fork cannot use the memory; mapping it there makes the parent's faults slow.
 fn keep_from_children(address: u64, bytes: usize) {
-    const PAGE: u64 = 4096;
-    let start = address.next_multiple_of(PAGE);
-    let end = (address + bytes as u64) & !(PAGE - 1);
-    let Ok(length) = usize::try_from(end.saturating_sub(start)) else {
-        return;
-    };
-    let Ok(start) = usize::try_from(start) else {
+    // 64 KiB on some aarch64 systems; an address between pages would be refused.
+    // SAFETY: asks for a constant of the system.
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let (start, length) = whole_pages(address, bytes as u64, page.max(1));
+    let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(length)) else {
         return;
     };
     // SAFETY: whole pages of an allocation just made; the advice changes what `fork` copies and
@@ -149,6 +147,13 @@ fn keep_from_children(address: u64, bytes: usize) {
             libc::MADV_DONTFORK,
         )
     };
+}
+
+/// The pages that lie within a range altogether: where they begin, and their bytes.
+fn whole_pages(address: u64, bytes: u64, page: u64) -> (u64, u64) {
+    let start = address.next_multiple_of(page);
+    let end = address.saturating_add(bytes) / page * page;
+    (start, end.saturating_sub(start))
 }
 
 /// Enters an allocation and tells the observer.
@@ -354,4 +359,26 @@ fn free_other(ledger: &Ledger, address: u64, real_call: &dyn Fn() -> u32) -> u32
         ledger.unknown_free();
     }
     held::released(Kind::Pool, address, real_call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_pages;
+
+    #[test]
+    fn only_whole_pages_of_any_size_are_kept_from_children() {
+        assert_eq!(
+            whole_pages(0x20_0000, 0x20_0000, 0x1000),
+            (0x20_0000, 0x20_0000)
+        );
+        assert_eq!(
+            whole_pages(0x20_0000, 0x20_0fff, 0x1000),
+            (0x20_0000, 0x20_0000)
+        );
+        assert_eq!(
+            whole_pages(0x20_1000, 0x20_0000, 0x1_0000),
+            (0x21_0000, 0x1f_0000)
+        );
+        assert_eq!(whole_pages(0x1000, 0x1000, 0x1_0000).1, 0);
+    }
 }

@@ -70,3 +70,35 @@ macro_rules! stub {
     };
 }
 pub(crate) use stub;
+
+/// Defines `$name`, which calls `$inner` with the caller's stack arguments behind two more: padding
+/// and the return address. They are what lies between a frame of ours and the caller's, so nothing
+/// is copied.
+macro_rules! framed_stub {
+    ($name:ident, $($inner:tt)+) => {
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            ::core::arch::naked_asm!(
+                ".cfi_startproc",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 8",
+                "call {}",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "ret",
+                ".cfi_endproc",
+                sym $($inner)+,
+            );
+            #[cfg(target_arch = "aarch64")]
+            ::core::arch::naked_asm!(
+                "stp x29, x30, [sp, #-16]!",
+                "bl {}",
+                "ldp x29, x30, [sp], #16",
+                "ret",
+                sym $($inner)+,
+            );
+        }
+    };
+}
+pub(crate) use framed_stub;

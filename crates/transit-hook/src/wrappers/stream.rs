@@ -11,6 +11,7 @@ stub!(cuStreamSynchronize, none, wait::<0>);
 stub!(cuStreamSynchronize_ptsz, none, wait::<1>);
 stub!(cuEventSynchronize, none, wait::<2>);
 stub!(cuCtxSynchronize, none, wait::<3>);
+stub!(cuCtxSynchronize_v2, none, wait::<4>);
 stub!(cuStreamBeginCapture, none, begin::<0>);
 stub!(cuStreamBeginCapture_ptsz, none, begin::<1>);
 stub!(cuStreamBeginCapture_v2, none, begin::<2>);
@@ -50,13 +51,14 @@ fn capture_over(stream: Handle) {
     }
 }
 
-/// `cuCtxSynchronize` has no argument: the register it would lie in is passed on unread.
+/// `cuCtxSynchronize` had no argument before 13.0: the register it would lie in is passed on unread.
 unsafe extern "C" fn wait<const HOOK: usize>(what: Handle) -> u32 {
     let hook = match HOOK {
         0 => Hook::cuStreamSynchronize,
         1 => Hook::cuStreamSynchronize_ptsz,
         2 => Hook::cuEventSynchronize,
-        _ => Hook::cuCtxSynchronize,
+        3 => Hook::cuCtxSynchronize,
+        _ => Hook::cuCtxSynchronize_v2,
     };
     let Some(real) = real!(hook, unsafe extern "C" fn(Handle) -> u32) else {
         return NOT_FOUND;

@@ -283,6 +283,9 @@ fn actions(title: &str, unit: &str, list: &[ActionFacts]) -> String {
 /// `--steps`: every step, one line each.
 #[must_use]
 pub fn steps(plan: &Plan) -> String {
+    if plan.steps.is_empty() {
+        return "no steps: nothing is moved before single ops\n".to_owned();
+    }
     let mut rows = Rows::new([
         "stream",
         "ordinal",
