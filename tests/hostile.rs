@@ -87,3 +87,28 @@ fn messages_that_nobody_can_read_change_no_exit_status() {
         assert_eq!(status.code(), Some(7), "{launcher}");
     }
 }
+
+/// A full disk: the job runs, one line says why there is no trace, and nothing is left that would
+/// be taken for one.
+#[test]
+fn a_trace_that_cannot_be_written_is_not_announced() {
+    let gpu = SoftGpu::new(1 << 30).unwrap();
+    let trace = gpu.folder().join("full.trace.zst");
+    let mut command = gpu.command("sh");
+    command
+        .args(["-c", "ulimit -f 0; exec \"$@\"", "sh"])
+        .arg(artifacts().join("transit-record"))
+        .arg("-o")
+        .arg(&trace)
+        .arg("--")
+        .arg(artifacts().join("trainer"))
+        .args(SMALL);
+    // The statistics of the software GPU are a file as well.
+    let ran = command.env_remove("SOFTGPU_STATS").output().unwrap();
+    let said = text(&ran);
+    assert!(ran.status.success(), "{said}");
+    assert!(said.contains("nothing is recorded: cannot write"), "{said}");
+    assert!(!said.contains("wrote"), "{said}");
+    assert!(said.contains("no trace: "), "{said}");
+    assert!(!trace.exists(), "{said}");
+}

@@ -47,6 +47,9 @@ fn a_job_that_never_touches_the_gpu_leaves_no_trace_file() {
             .filter(|file| file.starts_with("x."))
             .collect();
         assert!(litter.is_empty(), "{name} left {litter:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let told = said.contains("no trace: ") && said.contains("next: transit-record doctor");
+        assert_eq!(told, name == "transit-record", "{said}");
     });
 }
 

@@ -128,6 +128,34 @@ fn every_way_to_end_with_work_under_way() {
 }
 
 #[test]
+fn ends_children_and_changes_past_the_c_library() {
+    let gpu = SoftGpu::new(1 << 30).unwrap();
+    let cuda = gpu.folder().join("libcuda.so.1");
+    let program = compile(&gpu, "odd_ends.c", &[&cuda]);
+    for way in [
+        "early-threads",
+        "kill-busy",
+        "exec-busy",
+        "fault-in-handler",
+        "cuda-in-fault",
+        "cuda-in-handler",
+        "vfork",
+        "clone-vm",
+        "raw-fork",
+        "other-user",
+        "other-root",
+        "waits",
+        "full",
+        "full-ignored",
+        "full-handled",
+        "full-blocked",
+    ] {
+        let out = survives_on(&gpu, &program, &[way]);
+        assert!(out.starts_with("before 1.0\n"), "{way}: {out}");
+    }
+}
+
+#[test]
 fn children_of_every_kind() {
     let gpu = SoftGpu::new(1 << 30).unwrap();
     let cuda = gpu.folder().join("libcuda.so.1");

@@ -7,8 +7,8 @@ pub(crate) fn lines(traces: &[PathBuf], output: &str, hbm_limit_bytes: Option<u6
     let wrote = match traces {
         [] => {
             return vec![
-                "no trace: the job made no GPU allocation and launched nothing, or runs on \
-                 another host"
+                "no trace: the job made no GPU allocation and launched nothing, it runs on another \
+                 host, or a line above says why"
                     .to_owned(),
                 "next: transit-record doctor says whether a job would be recorded here".to_owned(),
             ];

@@ -120,9 +120,9 @@ fn run(capture: &'static Capture, driver: &'static Driver, thread: WriterThread)
     let outcome: Option<Outcome> = match written {
         Ok(Ok(outcome)) => Some(outcome),
         Ok(Err(error)) => {
-            let path = path.display();
+            let (path, reason) = (path.display(), reason(&error));
             complain(format_args!(
-                "recording ends here, {path} holds what was written: {error}"
+                "recording ends here, {path} holds what was written: {reason}"
             ));
             None
         }
@@ -152,7 +152,23 @@ fn writer_thread(
         .map_err(|error| format!("cannot write the trace {template}: {error}"))?;
     let header = header(config, started, driver, device, &place);
     let assembler = Assembler::new(started.clock, config.iterations.is_some());
-    WriterThread::new(capture, file, &header, assembler).map_err(|error| error.to_string())
+    let path = file.path().to_owned();
+    WriterThread::new(capture, file, &header, assembler).map_err(|error| {
+        // A full disk: an empty file would be taken for a trace.
+        let empty = |data: std::fs::Metadata| data.is_file() && data.len() == 0;
+        if std::fs::metadata(&path).is_ok_and(empty) {
+            let _ = std::fs::remove_file(&path);
+        }
+        format!("cannot write {}: {}", path.display(), reason(&error))
+    })
+}
+
+/// An error without the name of the file, which the format does not know.
+fn reason(error: &transit_format::Error) -> String {
+    match error {
+        transit_format::Error::Io { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
 }
 
 fn header(
