@@ -264,7 +264,9 @@ impl WriterThread {
     fn wait_for_last_ops(&mut self) -> Result<(), Error> {
         let began = Instant::now();
         while began.elapsed() < LAST_OPS && self.capture.wait(QUIET) != Wake::End {
-            self.flush(false);
+            if self.flush(false) {
+                self.assembler.flushed();
+            }
             self.gather();
             self.assembler.advance(true, false, &mut self.events);
             self.write()?;

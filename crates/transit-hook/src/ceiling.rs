@@ -71,6 +71,15 @@ impl Book {
             lock: AtomicI32::new(-1),
         }
     }
+
+    /// Managed bytes beyond what the device had free when the job first allocated there, less what
+    /// is unconverted and what is to be kept free.
+    fn over_bytes(&self, kept_bytes: impl Fn(&Contact) -> u64) -> u64 {
+        let free = |contact: &Contact| contact.free_bytes.saturating_sub(kept_bytes(contact));
+        let room = self.contact.get().map_or(0, free);
+        let room = room.saturating_sub(self.unconverted.now());
+        self.managed.now().saturating_sub(room)
+    }
 }
 
 static BOOKS: [Book; MOST_DEVICES] = [const { Book::new() }; MOST_DEVICES];
@@ -141,22 +150,15 @@ fn concurrent(driver: &Driver, device: u32) -> bool {
 
 /// Bytes over what the devices hold, in all.
 fn spilled_bytes() -> u64 {
-    BOOKS.iter().fold(0, |sum, book| {
-        let free = book.contact.get().map_or(0, |contact| contact.free_bytes);
-        let room = free.saturating_sub(book.unconverted.now());
-        sum.saturating_add(book.managed.now().saturating_sub(room))
-    })
+    BOOKS
+        .iter()
+        .fold(0, |sum, book| sum.saturating_add(book.over_bytes(|_| 0)))
 }
 
-/// Whether the managed memory of some device may not all lie on it: with the reserve, there is more
-/// of it than the device had free when the job first allocated there, less what is unconverted.
+/// Whether the managed memory of some device may not all lie on it, the reserve kept free.
 pub fn oversubscribed() -> bool {
-    BOOKS.iter().any(|book| {
-        book.contact.get().is_some_and(|contact| {
-            let kept = reserve_bytes(contact.total_bytes).saturating_add(book.unconverted.now());
-            book.managed.now() > contact.free_bytes.saturating_sub(kept)
-        })
-    })
+    let reserve = |contact: &Contact| reserve_bytes(contact.total_bytes);
+    BOOKS.iter().any(|book| book.over_bytes(reserve) > 0)
 }
 
 fn all_managed_bytes() -> u64 {

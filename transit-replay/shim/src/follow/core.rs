@@ -116,9 +116,9 @@ impl Share {
     fn landmark(&mut self, at: u32) {
         if at > self.farthest {
             self.farthest = at;
-            self.landmarks += 1;
+            self.landmarks = self.landmarks.saturating_add(1);
         } else {
-            self.disorder += 1;
+            self.disorder = self.disorder.saturating_add(1);
         }
     }
 

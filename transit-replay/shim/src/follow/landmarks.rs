@@ -14,19 +14,17 @@ use super::matching::{COMPARED, agreement};
 use super::script::{PointerRecord, Script};
 use super::side::Track;
 
-/// Landmarks of one name that an op is compared with: what it costs while its place is in doubt.
+/// Ops of one name that an op is compared with: what it costs while its place is in doubt.
 const MOST_OF_A_NAME: usize = 256;
 /// Ops between the two landmarks of a proof.
 const FARTHEST: u32 = 64;
 
-/// One pointer that tells its op.
+/// An op that one or more of its pointers tell; which ones its record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Landmark {
     name_hash: u64,
     /// Position of the op in the main stream's iteration.
     at: u32,
-    /// Which of its pointers.
-    slot: u32,
 }
 
 /// All landmarks of the main stream, by name and position.
@@ -51,21 +49,18 @@ impl Landmarks {
                 *place = place.filter(|&first| first == at);
             }
         }
-        let unique = pairs.iter().filter_map(|(&(name_hash, _, slot, _), &at)| {
-            let at = at.filter(|&at| at >= script.anchor.ops)?;
-            Some(Landmark {
-                name_hash,
-                at,
-                slot,
-            })
-        });
-        let mut sorted: Vec<Landmark> = unique.collect();
-        sorted.sort_unstable();
-        for mark in &sorted {
-            if let Some(op) = script.op_mut(main, mark.at) {
-                op.landmark |= 1 << mark.slot;
+        let mut sorted = Vec::new();
+        for (&(name_hash, _, slot, _), &at) in &pairs {
+            let Some(at) = at.filter(|&at| at >= script.anchor.ops) else {
+                continue;
+            };
+            if let Some(op) = script.op_mut(main, at) {
+                op.landmark |= 1 << slot;
+                sorted.push(Landmark { name_hash, at });
             }
         }
+        sorted.sort_unstable();
+        sorted.dedup();
         Self {
             sorted: sorted.into_boxed_slice(),
         }
@@ -91,11 +86,11 @@ fn seen(track: Track<'_>, call: &OpCall<'_>) -> Option<u32> {
             continue;
         };
         let agreement = agreement(track.script, track.bindings, record, call);
-        let same = agreement.same & 1 << mark.slot != 0;
-        match found {
-            _ if !same || record.kind != call.kind => {}
-            Some(other) if other != mark.at => return None,
-            _ => found = Some(mark.at),
+        if agreement.same & record.landmark != 0 && record.kind == call.kind {
+            if found.is_some() {
+                return None;
+            }
+            found = Some(mark.at);
         }
     }
     found

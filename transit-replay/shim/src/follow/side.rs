@@ -261,7 +261,7 @@ fn matched(lane: &mut Lane, taken: Taken) -> Taken {
     lane.role_run = 0;
     lane.matched += 1;
     lane.shift = 0;
-    lane.clean += 1;
+    lane.clean = lane.clean.saturating_add(1);
     if lane.clean >= CLEAN_RUN {
         lane.astray = 0;
     }
