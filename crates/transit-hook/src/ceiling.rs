@@ -10,15 +10,13 @@
 //!   process per GPU: a second leaves its allocations as they are.
 //! * `TRANSIT_CEILING_BYTES` bounds the sum over all devices besides.
 
-use core::sync::atomic::{AtomicI32, Ordering};
-use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
 use crate::driver::Driver;
 use crate::ledger::Sum;
 use crate::observer::Allocation;
 use crate::settings::Settings;
-use crate::{host, kept, log};
+use crate::{gpu_lock, host, log};
 
 /// Kept free on a card under `TRANSIT_NO_OVERSUBSCRIBE`.
 const RESERVE_BYTES: u64 = 4 << 30;
@@ -58,7 +56,6 @@ struct Book {
     alone: OnceLock<bool>,
     managed: Sum,
     unconverted: Sum,
-    lock: AtomicI32,
 }
 
 impl Book {
@@ -68,7 +65,6 @@ impl Book {
             alone: OnceLock::new(),
             managed: Sum::new(),
             unconverted: Sum::new(),
-            lock: AtomicI32::new(-1),
         }
     }
 
@@ -341,8 +337,8 @@ pub(crate) fn total_bytes(
     widened(settings, truth_bytes)
 }
 
-/// Whether this process is the one that converts on the device. Asked of the system once; without
-/// a lock to take, it is.
+/// Whether this process is the one that converts on the device. Asked of the system once, which may
+/// take two seconds while another process does; without a lock to take, it is.
 fn alone(driver: &Driver, settings: &Settings, book: &Book, device: u32) -> bool {
     if let Some(known) = book.alone.get() {
         return *known;
@@ -352,48 +348,7 @@ fn alone(driver: &Driver, settings: &Settings, book: &Book, device: u32) -> bool
     };
     *book
         .alone
-        .get_or_init(|| take_lock(settings, book, device, uuid))
-}
-
-/// Takes the advisory lock of a GPU; false if another process converts on it. Processes that do
-/// not share the folder (other containers) do not see each other.
-fn take_lock(settings: &Settings, book: &Book, device: u32, uuid: [u8; 16]) -> bool {
-    let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    let Ok(path) = CString::new(format!("{}/.transit-gpu-{name}.lock", settings.lock_dir)) else {
-        return true;
-    };
-    let Some(file) = open_lock(&path) else {
-        return true;
-    };
-    // SAFETY: `file` is an open descriptor of ours.
-    if unsafe { libc::flock(file, libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        // Kept open, and so locked, for the life of the process; not in its children.
-        book.lock.store(kept::keep(file), Ordering::Release);
-        return true;
-    }
-    close(file);
-    log::complain(format_args!(
-        "another process already converts memory on device {device}; with no-oversubscribe this \
-         one leaves its allocations as they are"
-    ));
-    false
-}
-
-/// Opens a lock file, whoever made it. An existing one is opened without `O_CREAT`: in a folder
-/// shared by users, Linux refuses to "create" what belongs to somebody else.
-fn open_lock(path: &CStr) -> Option<i32> {
-    const EXISTING: i32 = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    const NEW: i32 = EXISTING | libc::O_CREAT | libc::O_EXCL;
-    [EXISTING, NEW, EXISTING]
-        .into_iter()
-        // SAFETY: the path is NUL-terminated; the mode is given for O_CREAT.
-        .map(|flags| unsafe { libc::open(path.as_ptr(), flags, 0o644 as libc::c_uint) })
-        .find(|file| *file >= 0)
-}
-
-fn close(file: i32) {
-    // SAFETY: a descriptor of ours that nobody else uses.
-    let _ = unsafe { libc::close(file) };
+        .get_or_init(|| gpu_lock::take(&settings.lock_dir, device, uuid))
 }
 
 #[cfg(test)]
@@ -429,24 +384,5 @@ mod tests {
         // Twenty more are gone than ours explain.
         assert_eq!(strict_bytes(&card, 30 * GIB, 0, 50 * GIB), 76 * GIB);
         assert_eq!(strict_bytes(&card, 0, 0, 0), 0);
-    }
-
-    #[test]
-    fn one_holder_converts_on_a_gpu_and_another_gpu_is_free() {
-        let folder = std::env::temp_dir().join(format!("transit-lock-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let settings = Settings::from_lookup("transit-test", &|name| {
-            (name == "TRANSIT_LOCK_DIR").then(|| folder.to_str().unwrap().to_owned())
-        });
-        let (first, second) = (Book::new(), Book::new());
-        assert!(take_lock(&settings, &first, 0, [1; 16]));
-        assert!(!take_lock(&settings, &second, 0, [1; 16]));
-        assert!(take_lock(&settings, &second, 1, [2; 16]));
-        close(first.lock.load(Ordering::Relaxed));
-        assert!(
-            take_lock(&settings, &first, 0, [1; 16]),
-            "free when its holder is gone"
-        );
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

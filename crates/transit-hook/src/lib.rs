@@ -24,6 +24,7 @@ mod elf;
 mod exclusions;
 pub mod exports;
 mod functions;
+mod gpu_lock;
 mod graphs;
 mod guard;
 mod handles;
