@@ -64,10 +64,10 @@ fn record(gpu: &SoftGpu, arguments: &[&str]) -> PathBuf {
     trace
 }
 
-/// A card with room for everything: nothing lies elsewhere, so nothing is prepared. Loading costs what
-/// the driver takes for managed memory, training and saving what they cost bare.
+/// A card with room for everything: memory is populated when it is made, so nothing is prepared, and
+/// nothing faults.
 #[test]
-fn where_all_fits_saving_costs_at_most_a_fifth_more_than_bare_and_loading_what_it_must() {
+fn where_all_fits_loading_training_and_saving_cost_at_most_a_fifth_more_than_bare() {
     let gpu = SoftGpu::new(PLENTY_BYTES).unwrap();
     let (from, right) = checkpoint(gpu.folder(), SMALL);
     let to = gpu.folder().join("later.ckpt");
@@ -75,9 +75,6 @@ fn where_all_fits_saving_costs_at_most_a_fifth_more_than_bare_and_loading_what_i
     let bare = gpu.run(&mut gpu.trainer(&job)).unwrap();
     assert_eq!(weights(&bare), right);
     let saved = std::fs::read(&to).unwrap();
-    // The recorder prepares nothing.
-    let trace = gpu.folder().join("driver.trace.zst");
-    let driver = gpu.run(&mut gpu.record(&trace, &[], &job)).unwrap();
     let trace = record(&gpu, SMALL);
     for policy in ["base", "prefetch", "advise"] {
         let plan = build(&trace, policy, PLENTY_BYTES, &[]);
@@ -89,22 +86,14 @@ fn where_all_fits_saving_costs_at_most_a_fifth_more_than_bare_and_loading_what_i
             "{policy}: another checkpoint"
         );
         assert_eq!(stats["copies_prepared"], 0, "{policy}: {stats}");
-        let times = |start: &str, end: &str, with: &Ran| {
-            [&ran, with].map(|ran| ran.rise(start, end, "virtual_ns"))
-        };
-        for (start, end) in [("save 4", "saved 4"), ("step 3", "end")] {
-            let [ours, bare] = times(start, end, &bare);
+        for (start, end) in [("load", "loaded"), ("save 4", "saved 4"), ("step 3", "end")] {
+            let [ours, bare] = [&ran, &bare].map(|ran| ran.rise(start, end, "virtual_ns"));
             assert!(
                 ours * 5 <= bare * 6,
                 "{policy}: {start}: {ours} of {bare} ns"
             );
+            assert_eq!(faults(&ran, start, end), 0, "{policy}: {start}");
         }
-        let [ours, drivers] = times("load", "loaded", &driver);
-        assert!(
-            ours * 20 <= drivers * 21,
-            "{policy}: {ours} of {drivers} ns"
-        );
-        assert_eq!(faults(&ran, "save 4", "saved 4"), 0, "{policy}");
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod births;
 mod checkpoints;
 mod cudart;
 mod deps;

@@ -41,7 +41,8 @@ from ops that come back: optimizer kernels if any are named so, else the median 
 
 Environment: TRANSIT_SHIM_DIR names the directory of libtransit_record.so; TRANSIT_DISABLE=1 runs
 the job as if this program were not there; TRANSIT_NO_OVERSUBSCRIBE=1 overrides every option;
-TRANSIT_POOLS=0 leaves stream-ordered memory (cuMemAllocAsync) as it is.";
+TRANSIT_POOLS=0 leaves stream-ordered memory (cuMemAllocAsync) as it is; TRANSIT_POPULATE=0 leaves
+populating converted memory to its first use.";
 
 /// Command line.
 #[derive(Debug, Parser)]
@@ -64,7 +65,7 @@ struct Arguments {
     /// Impose a card of this size by evicting after each op (slow); 0 records what each op touches
     #[arg(long, value_name = "SIZE", value_parser = size::card_bytes)]
     hbm_limit: Option<u64>,
-    /// Record page faults and remote mappings too
+    /// Record page faults and remote mappings too, those of first uses among them
     #[arg(long)]
     faults: bool,
     /// Smallest allocation turned into managed memory [default: 2MiB]

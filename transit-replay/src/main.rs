@@ -31,7 +31,8 @@ Exit status: the job's own; a job killed by a signal ends this program by the sa
 
 Environment: TRANSIT_SHIM_DIR names the directory of libtransit_replay.so; TRANSIT_DISABLE=1 runs
 the job as if this program were not there; TRANSIT_NO_OVERSUBSCRIBE=1 overrides every option;
-TRANSIT_POOLS=0 leaves stream-ordered memory (cuMemAllocAsync) as it is.";
+TRANSIT_POOLS=0 leaves stream-ordered memory (cuMemAllocAsync) as it is; TRANSIT_POPULATE=0 leaves
+populating converted memory to its first use.";
 
 /// Command line.
 #[derive(Debug, Parser)]

@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use transit_hook::card::CHUNK_BYTES;
-use transit_hook::{Driver, OpCall};
+use transit_hook::{Driver, OpCall, OwnStreams};
 
 use crate::collect::Extent;
 
@@ -105,8 +105,7 @@ pub(crate) struct Settler {
     excluded: Unfinished,
     /// Ops that were not done in time: what comes behind them is not waited for.
     given_up: Unfinished,
-    /// Our own stream in each context.
-    streams: Mutex<Vec<(usize, usize)>>,
+    streams: OwnStreams,
     settled: AtomicU64,
     deferred: AtomicU64,
     evicted_bytes: AtomicU64,
@@ -132,7 +131,7 @@ impl Settler {
             captures: AtomicI64::new(0),
             excluded: Unfinished::new(),
             given_up: Unfinished::new(),
-            streams: Mutex::new(Vec::new()),
+            streams: OwnStreams::new(),
             settled: AtomicU64::new(0),
             deferred: AtomicU64::new(0),
             evicted_bytes: AtomicU64::new(0),
@@ -215,26 +214,9 @@ impl Settler {
         false
     }
 
-    /// Our stream in the current context; it never synchronises with the job's.
-    fn stream(&self, driver: &Driver) -> Option<usize> {
-        let context = driver.ctx_current().ok()?;
-        {
-            let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, stream)) = streams.iter().find(|(of, _)| *of == context) {
-                return Some(*stream);
-            }
-        }
-        let stream = driver.stream_create_nonblocking().ok()?;
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.push((context, stream));
-        Some(stream)
-    }
-
     /// A context is gone, and what we had in it.
     pub(crate) fn forget(&self, context: usize) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.retain(|(of, _)| *of != context);
-        drop(streams);
+        self.streams.forget(context);
         self.excluded.forget(context);
         self.given_up.forget(context);
     }
@@ -246,7 +228,7 @@ impl Settler {
         if extents.is_empty() {
             return refused;
         }
-        let Some(stream) = self.stream(driver) else {
+        let Some(stream) = self.streams.current(driver) else {
             self.refused
                 .fetch_add(extents.len() as u64, Ordering::Relaxed);
             return extents.to_vec();

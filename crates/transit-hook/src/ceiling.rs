@@ -157,6 +157,16 @@ pub fn oversubscribed() -> bool {
     BOOKS.iter().any(|book| book.over_bytes(reserve) > 0)
 }
 
+/// Whether `bytes` of managed memory, counted already, can lie on the current context's device beside
+/// everything else, the reserve kept free: by our own account, and by the driver's, which knows of
+/// other processes.
+pub(crate) fn fits_on_device(driver: &Driver, bytes: u64) -> bool {
+    !oversubscribed()
+        && driver
+            .mem_get_info()
+            .is_ok_and(|(free, total)| bytes.saturating_add(reserve_bytes(total)) <= free)
+}
+
 fn all_managed_bytes() -> u64 {
     BOOKS
         .iter()

@@ -3,7 +3,7 @@
 
 use crate::driver::Handle;
 use crate::ledger::Ledger;
-use crate::{ceiling, functions, state, streams, twins};
+use crate::{birth, ceiling, functions, state, streams, twins};
 
 /// A context may be about to end: files are brought up to date while its records can be had.
 pub(crate) fn may_end() {
@@ -24,6 +24,7 @@ pub(crate) fn gone(ledger: &Ledger, context: Handle) {
     }
     let captures = streams::context_gone(context);
     twins::context_gone(context);
+    birth::context_gone(context);
     if let Some(observer) = state::observer() {
         for _ in 0..captures {
             observer.capturing(false);

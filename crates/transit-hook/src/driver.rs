@@ -36,6 +36,9 @@ const LOCATION_HOST: c_int = 2;
 /// `CU_DEVICE_CPU`, the host in the first forms of prefetch and advise.
 const DEVICE_CPU: c_int = -1;
 
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const CAPTURE_RELAXED: c_int = 2;
+
 const ADVISE_SET_READ_MOSTLY: c_int = 1;
 const ADVISE_UNSET_READ_MOSTLY: c_int = 2;
 const ADVISE_SET_PREFERRED_LOCATION: c_int = 3;
@@ -502,8 +505,7 @@ impl Driver {
     /// Puts this thread into RELAXED capture mode, so that its driver calls cannot ruin a capture
     /// of the job's. Every thread of ours calls it once.
     pub fn thread_capture_relaxed(&self) -> Outcome {
-        const RELAXED: c_int = 2;
-        self.thread_capture_mode(RELAXED).map(|_| ())
+        self.thread_capture_mode(CAPTURE_RELAXED).map(|_| ())
     }
 
     /// Exchanges this thread's capture mode (0 global, 1 thread-local, 2 relaxed) for another and
@@ -513,6 +515,20 @@ impl Driver {
         let mut mode = mode;
         call!(self.thread_exchange_mode, &raw mut mode)?;
         Ok(mode)
+    }
+
+    /// Does `work` with this thread in RELAXED capture mode, on whichever thread of the job's: what
+    /// it asks of the driver on streams of ours then cannot ruin a capture, be it under way or just
+    /// beginning (measured for prefetches on an H200, driver 580). `None`, and nothing done, where the driver
+    /// cannot do that.
+    pub(crate) fn relaxed<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let before = self.thread_capture_mode(CAPTURE_RELAXED).ok()?;
+        let done = work();
+        // The job's mode is the job's: a refusal, which no driver has been seen to give, is not the
+        // last word.
+        let back = || self.thread_capture_mode(before);
+        let _ = back().or_else(|_| back());
+        Some(done)
     }
 
     /// An event without timing.

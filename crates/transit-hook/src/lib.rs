@@ -12,6 +12,7 @@
 //! comes first; it must not start threads, open files, print or call the driver. After the first
 //! successful `cuInit` the observer's `started` is called.
 
+pub mod birth;
 mod callers;
 pub mod card;
 mod ceiling;
@@ -38,6 +39,7 @@ pub mod log;
 pub mod neighbours;
 pub mod observer;
 mod ops;
+mod own_streams;
 mod proc_address;
 #[doc(hidden)]
 pub mod resolve;
@@ -60,6 +62,7 @@ pub use observer::{
     Allocation, DeviceRecords, FunctionInfo, Observer, OpCall, PointerArg, StreamInfo,
 };
 pub use ops::{now_ns, passed_transfers};
+pub use own_streams::OwnStreams;
 pub use resolve::real_symbol;
 pub use settings::Settings;
 pub use state::{as_our_own, close_before_what_is_loaded, disable, driver, install, ops_issued};

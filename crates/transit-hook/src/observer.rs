@@ -183,6 +183,12 @@ pub trait Observer: Sync {
     fn context_gone(&self, _context: usize) {}
     /// The process is about to exit: finish files now. At most once, never in a forked child.
     fn closing(&self);
+    /// Whether converted memory may be populated on its device when it is made. Not where memory is kept
+    /// on the host though the devices may hold all of it (an emulated card, a plan that sends some
+    /// there), nor where first uses are what is recorded.
+    fn populates(&self) -> bool {
+        true
+    }
     /// Whether [`OpCall::host_ns`] is needed: reading the clock is no small part of a hook's cost. Asked
     /// once, before `started`.
     fn wants_host_time(&self) -> bool {

@@ -11,6 +11,7 @@
 //! | `TRANSIT_INCLUDE` | libraries taken off the list of those that are left alone by default | unset |
 //! | `TRANSIT_EXCLUDE_FILE` | file of exclusion rules, read at the start and added to | unset |
 //! | `TRANSIT_POOLS` | `0`: stream-ordered memory is not converted | converted, where managed pools are |
+//! | `TRANSIT_POPULATE` | `0`: first uses populate converted memory | when it is made, if all fits |
 //! | `TRANSIT_LOCK_DIR` | folder of the locks by which converting processes see each other | `/tmp` |
 //! | `TRANSIT_QUIET` | set and not `0`: no line but errors | unset |
 //! | `TRANSIT_TRACE` | trace file to write, a path template | unset |
@@ -50,6 +51,8 @@ pub struct Settings {
     pub exclude_file: Option<String>,
     /// `TRANSIT_POOLS`.
     pub pools: bool,
+    /// `TRANSIT_POPULATE`.
+    pub populate: bool,
     /// `TRANSIT_LOCK_DIR`.
     pub lock_dir: String,
     /// `TRANSIT_QUIET`.
@@ -111,6 +114,7 @@ impl Settings {
             include: split(&text("TRANSIT_INCLUDE").unwrap_or_default()),
             exclude_file: text("TRANSIT_EXCLUDE_FILE"),
             pools: text("TRANSIT_POOLS").is_none_or(|value| value != "0"),
+            populate: text("TRANSIT_POPULATE").is_none_or(|value| value != "0"),
             lock_dir: text("TRANSIT_LOCK_DIR").unwrap_or_else(|| "/tmp".to_owned()),
             quiet: flag("TRANSIT_QUIET"),
             trace: text("TRANSIT_TRACE"),
@@ -156,6 +160,7 @@ mod tests {
         assert!(settings.exclude.is_empty() && settings.unreadable.is_empty());
         assert!(settings.pools && settings.include.is_empty());
         assert!(!read(&[("TRANSIT_POOLS", "0")]).pools);
+        assert!(settings.populate && !read(&[("TRANSIT_POPULATE", "0")]).populate);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use transit_capture::{Capture, Config, Outcome, SettleCounts};
 use transit_hook::{
-    Allocation, Driver, FunctionInfo, Observer, OpCall, Settings, StreamInfo, injected,
+    Allocation, Driver, FunctionInfo, Observer, OpCall, Settings, StreamInfo, birth, injected,
 };
 
 /// This process' recorder.
@@ -80,6 +80,11 @@ impl Observer for Recorder {
         false
     }
 
+    fn populates(&self) -> bool {
+        // An emulated card records them too.
+        self.config.get().is_some_and(|config| !config.faults)
+    }
+
     fn context_ends(&self) {
         RECORDER.capture.checkpoint();
     }
@@ -138,6 +143,15 @@ fn last_line(outcome: &Outcome, settled: Option<SettleCounts>) -> String {
         if counts.refused > 0 {
             text += &format!(", {} evictions refused", counts.refused);
         }
+    }
+    if birth::populated_bytes() > 0 {
+        text += &format!(
+            "; {} MiB populated when made",
+            birth::populated_bytes() >> 20
+        );
+    }
+    if birth::refused() > 0 {
+        text += &format!("; {} allocations not populated", birth::refused());
     }
     let drops = totals.drops;
     for (lost, what) in [

@@ -232,6 +232,11 @@ impl Observer for Director {
         self.write_stats(&summary.json(&session.tally));
     }
 
+    fn populates(&self) -> bool {
+        let session = self.session.get();
+        !session.is_some_and(|session| session.sends_to_host)
+    }
+
     fn wants_host_time(&self) -> bool {
         // The live loop of an emulated card needs the time too; the launcher has looked into the
         // plan and says so, since this is asked before any file may be opened.

@@ -20,9 +20,10 @@ use crate::follow::script::Script;
 pub(crate) const LEAST_BYTES: u64 = 64 << 10;
 
 /// Whether the plan may have memory on the host, where a copy would meet it. If not, and if there is no
-/// more memory than the devices hold, nothing is prepared: where all fits, preparing costs 0.6 ms for
-/// 16 MiB and gains nothing: a copy into memory that nobody has touched populates it for 0.9 ms
-/// prepared or not (H200, driver 580, 2026-12-01, a 2 GiB checkpoint loaded by PyTorch).
+/// more memory than the devices hold, nothing is prepared: it is populated on its device when it is
+/// made (`transit_hook::birth`), and a copy finds it there as bare (10.5 ms for 512 MiB from pinned
+/// memory; into memory that nobody had touched 33 to 58; H200, driver 580, 2026-12-01). So of the
+/// two one is done: memory is populated, or copies into it are prepared.
 pub(crate) fn sends_to_host(script: &Script) -> bool {
     let host = |action: Action| {
         matches!(

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use transit_capture::Capture;
 use transit_format::plan::model::Action;
+use transit_hook::birth;
 use transit_hook::driver::Driver;
 use transit_hook::observer::{Allocation, OpCall, StreamInfo};
 
@@ -41,8 +42,8 @@ pub(crate) struct Session {
     placed: Placed,
     /// Where the plan has an emulated card.
     card: Option<Card>,
-    /// The plan may have memory on the host.
-    sends_to_host: bool,
+    /// The plan may have memory on the host: copies are prepared, and nothing is populated when made.
+    pub(crate) sends_to_host: bool,
     /// The midpoint's advice has been given once.
     advised: AtomicBool,
     /// Captures open anywhere in the process.
@@ -390,6 +391,8 @@ impl Session {
             bound_bytes: ledger.bound_peak_bytes,
             rebound: ledger.rebound,
             undone: ledger.undone,
+            populated_bytes: birth::populated_bytes(),
+            populations_refused: birth::refused(),
         }
     }
 }

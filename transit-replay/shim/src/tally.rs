@@ -62,6 +62,10 @@ pub(crate) struct Summary {
     pub(crate) rebound: u64,
     /// Bindings that use did not confirm.
     pub(crate) undone: u64,
+    /// Bytes of memory populated when it was made ...
+    pub(crate) populated_bytes: u64,
+    /// ... and allocations that the driver did not populate.
+    pub(crate) populations_refused: u64,
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -177,6 +181,8 @@ impl Summary {
             ("advised_bytes", get(&tally.advised_bytes)),
             ("copies_prepared", get(&tally.prepared)),
             ("prepared_bytes", get(&tally.prepared_bytes)),
+            ("populated_bytes", self.populated_bytes),
+            ("populations_refused", self.populations_refused),
             ("ranges_unresolved", get(&tally.unresolved)),
             ("skipped_under_capture", get(&tally.under_capture)),
             ("driver_errors", get(&tally.errors)),

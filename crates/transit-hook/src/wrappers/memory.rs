@@ -10,7 +10,7 @@ use crate::ledger::Ledger;
 use crate::observer::Allocation;
 use crate::ops::hooked;
 use crate::settings::Settings;
-use crate::{coverage, exclusions, state, twins};
+use crate::{birth, coverage, exclusions, state, twins};
 
 /// `CU_MEM_ATTACH_GLOBAL`.
 const ATTACH_GLOBAL: u32 = 1;
@@ -58,6 +58,7 @@ unsafe extern "C" fn alloc(answer: *mut u64, bytes: usize, from: usize) -> u32 {
                 // SAFETY: non-null and the caller's to write to.
                 unsafe { *answer = address };
                 enter(ledger, &request, address, true, true);
+                birth::populate(driver, request.device, address, request.bytes);
                 SUCCESS
             }
             Made::Refused(error) => error,
@@ -260,6 +261,7 @@ unsafe extern "C" fn alloc_pitch(
                 // SAFETY: as above.
                 unsafe { *pitch = rule.unwrap_or(width) };
                 enter(ledger, &request, address, true, true);
+                birth::populate(driver, request.device, address, request.bytes);
                 SUCCESS
             }
             Made::Refused(error) => error,

@@ -17,6 +17,10 @@ u64 fake_free = 16ull << 30, fake_total = 16ull << 30;
 u64 fake_frees, fake_managed, fake_plain;
 int fake_no_managed;     // managed memory is out
 int fake_more_params;     // parameters of 4 bytes that every function has besides its own
+u64 fake_prefetches;     // calls, and what the last one was asked
+u64 fake_prefetch[5];    // address, bytes, place, stream, the thread's capture mode
+int fake_refuses_prefetch;
+static __thread int fake_mode;
 int fake_info_calls;     // calls of the name and parameter queries
 
 int cuInit(unsigned flags) { return flags == 0 ? 0 : 1; }
@@ -45,6 +49,14 @@ int cuMemAllocManaged(u64 *p, size_t n, unsigned flags) {
 int cuMemAllocPitch_v2(u64 *p, size_t *pitch, size_t w, size_t h, unsigned e) {
   *pitch = (w + 511) & ~511ull; *p = take(*pitch * h); fake_plain++; return 0;
 }
+typedef struct { int kind, id; } location;
+int cuMemPrefetchAsync_v2(u64 p, size_t n, location l, unsigned flags, handle s) {
+  u64 asked[] = {p, n, (u64)l.kind << 32 | l.id, (u64)s, fake_mode};
+  memcpy(fake_prefetch, asked, sizeof asked); fake_prefetches++;
+  return fake_refuses_prefetch ? 801 : 0;
+}
+int cuThreadExchangeStreamCaptureMode(int *m) { int was = fake_mode; fake_mode = *m; *m = was; return 0; }
+int cuStreamCreate(handle *s, unsigned flags) { *s = (handle)(0x5000ull + flags); return 0; }
 int cuMemFree_v2(u64 p) { fake_frees++; int r = fake_result; fake_result = 0; return r; }
 int cuPointerGetAttribute(void *d, int a, u64 p) {
   if (a == 8) *(unsigned *)d = 1; else *(unsigned *)d = 1; return 0;

@@ -1,10 +1,10 @@
 //! Conversion, ceiling, frees and pointer answers.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
-use transit_hook::{ledger, wrappers};
+use transit_hook::{birth, ledger, wrappers};
 
-use crate::driver::{Told, call, turn};
+use crate::driver::{Told, Turn, call, turn};
 
 const MIB: usize = 1 << 20;
 
@@ -52,6 +52,58 @@ fn two_mib_and_more_become_managed_memory_and_smaller_requests_do_not() {
         Told::Freeing(2 * MIB as u64 - 1),
     ];
     assert_eq!(turn.told(), freed);
+}
+
+/// What the fake was last asked to prefetch: address, bytes, place, stream, capture mode.
+fn prefetch(turn: &Turn) -> [u64; 5] {
+    // SAFETY: the array has five entries, and no other thread writes it during a turn.
+    unsafe { turn.real(c"fake_prefetch").cast::<[u64; 5]>().read() }
+}
+
+#[test]
+fn what_is_converted_is_populated_on_a_stream_of_ours_in_a_mode_that_ruins_no_capture() {
+    let turn = turn();
+    let exchange: unsafe extern "C" fn(*mut c_int) -> u32 = {
+        let real = turn.real(c"cuThreadExchangeStreamCaptureMode");
+        // SAFETY: the fake's function of that signature.
+        unsafe { core::mem::transmute(real) }
+    };
+    let (calls, before) = (turn.get(c"fake_prefetches"), birth::populated_bytes());
+    for mut mode in [0, 1, 2] {
+        let given = mode;
+        // SAFETY: a live local, as below.
+        assert_eq!(unsafe { exchange(&raw mut mode) }, 0);
+        let address = turn.alloc(3 * MIB).unwrap();
+        let device = 1 << 32;
+        let asked = prefetch(&turn);
+        assert_eq!(asked, [address, 3 * MIB as u64, device, 0x5001, 2]);
+        let mut left = 0;
+        // SAFETY: as above.
+        assert_eq!(unsafe { exchange(&raw mut left) }, 0);
+        assert_eq!(left, given, "the job's mode is given back");
+        assert_eq!(turn.free(address), 0);
+    }
+    let small = turn.alloc(2 * MIB - 1).unwrap();
+    assert_eq!(turn.get(c"fake_prefetches"), calls + 3, "not what stays");
+    assert_eq!(birth::populated_bytes() - before, 9 * MIB as u64);
+    // The device has less free than our account says: others took it.
+    turn.set(c"fake_free", 4 << 30);
+    let tight = turn.alloc(2 * MIB).unwrap();
+    turn.set(c"fake_free", 16 << 30);
+    assert_eq!(
+        turn.get(c"fake_prefetches"),
+        calls + 3,
+        "the reserve is kept"
+    );
+    let refused = birth::refused();
+    turn.set_int(c"fake_refuses_prefetch", 1);
+    let unpopulated = turn.alloc(2 * MIB).unwrap();
+    turn.set_int(c"fake_refuses_prefetch", 0);
+    assert_eq!(birth::refused(), refused + 1);
+    assert!(ledger::find(unpopulated).is_some_and(|found| found.converted));
+    for address in [small, tight, unpopulated] {
+        assert_eq!(turn.free(address), 0);
+    }
 }
 
 // Field report 25: the framework's retry path needs the exact error and an untouched answer.
