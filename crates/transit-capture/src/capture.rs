@@ -34,9 +34,6 @@ const EARLIER_OPS: Duration = Duration::from_secs(2);
 const MOST_MARKS: usize = 1 << 14;
 
 thread_local! {
-    /// When this thread issued its last op, on the trace's clock.
-    /// 0 outside the window.
-    static ISSUED: Cell<u64> = const { Cell::new(0) };
     /// The per-thread default stream this thread asked CUPTI about last.
     static NUMBERED: Cell<Option<StreamId>> = const { Cell::new(None) };
 }
@@ -160,6 +157,12 @@ impl Capture {
     pub(crate) fn opened_at(&self) -> Option<OpSeq> {
         let open = self.phase.load(Ordering::Acquire) != WAITING;
         open.then(|| OpSeq(self.first_op.load(Ordering::Acquire)))
+    }
+
+    /// Whether ops are to be written down, now or later.
+    #[must_use]
+    pub fn wants_ops(&self) -> bool {
+        !self.over()
     }
 
     fn over(&self) -> bool {
@@ -387,31 +390,28 @@ impl Capture {
 
     /// An op is about to be issued: the window opens when its time has come.
     #[inline]
-    pub fn before_op(&'static self, op: &OpCall<'_>) {
+    pub fn before_op(&'static self, op: &OpCall<'_>) -> u64 {
         // Without a recording this must cost nothing.
         if !self.over() || self.started.get().is_some() {
-            self.stamp(op);
+            self.stamp(op)
+        } else {
+            0
         }
     }
 
-    fn stamp(&'static self, op: &OpCall<'_>) {
+    fn stamp(&'static self, op: &OpCall<'_>) -> u64 {
         let waiting = self.phase.load(Ordering::Relaxed) == WAITING;
         if waiting && !op.capturing && op.seq.0 >= self.config().skip_ops {
             self.open(op.seq, op.device);
         }
-        let Some(started) = self.started.get() else {
-            return;
-        };
         let open = self.phase.load(Ordering::Relaxed) == OPEN;
-        let issued = if open {
-            if op.stream_handle == PER_THREAD {
-                self.number_own_stream(op);
-            }
-            started.issue.read(&started.clock)
-        } else {
-            0
+        let Some(started) = self.started.get().filter(|_| open) else {
+            return 0;
         };
-        ISSUED.set(issued);
+        if op.stream_handle == PER_THREAD {
+            self.number_own_stream(op);
+        }
+        started.issue.read(&started.clock)
     }
 
     /// CUPTI tells a per-thread default stream's number only to its own thread, so where the window
@@ -432,18 +432,18 @@ impl Capture {
         }
     }
 
-    /// An op was issued: records it. Does not settle; see [`Self::settle`].
+    /// An op was issued, `raw_ns` being what [`Self::before_op`] said: records it. Does not settle;
+    /// see [`Self::settle`].
     #[inline]
-    pub fn after_op(&self, op: &OpCall<'_>, result: u32) {
+    pub fn after_op(&self, op: &OpCall<'_>, raw_ns: u64, result: u32) {
         // What was begun in the window belongs to it, though it may have closed meanwhile: its
         // records count.
-        let Some(started) = self.started.get().filter(|_| !op.capturing) else {
-            return;
-        };
-        let raw_ns = ISSUED.get();
-        if raw_ns == 0 {
+        if raw_ns == 0 || op.capturing {
             return;
         }
+        let Some(started) = self.started.get() else {
+            return;
+        };
         let issued = wire::Issued {
             raw_ns,
             void: result != 0,
@@ -528,14 +528,14 @@ impl Capture {
     /// Nothing happens without an emulated card, outside the window, or while a stream is
     /// captured; ops of excluded callers are never waited for.
     #[inline]
-    pub fn settle(&self, op: &OpCall<'_>) {
+    pub fn settle(&self, op: &OpCall<'_>, raw_ns: u64) {
         let config = self.config.get();
         if config.is_some_and(|config| config.card_bytes.is_some()) {
-            self.settle_on_card(op);
+            self.settle_on_card(op, raw_ns);
         }
     }
 
-    fn settle_on_card(&self, op: &OpCall<'_>) {
+    fn settle_on_card(&self, op: &OpCall<'_>, raw_ns: u64) {
         if op.capturing || !self.is_open() {
             return;
         }
@@ -555,7 +555,7 @@ impl Capture {
             return;
         };
         self.with_collector(|collector, clock| {
-            collector.settle_begins(op.seq, clock.time(ISSUED.get()).0);
+            collector.settle_begins(op.seq, clock.time(raw_ns).0);
         });
         // The window may have closed meanwhile, with the process: CUPTI must not be called then.
         if !self.settler.wait(driver, op) || !self.is_open() {

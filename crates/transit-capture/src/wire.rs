@@ -217,7 +217,6 @@ mod tests {
             pointers,
             capturing: false,
             excluded: false,
-            host_ns: 0,
         }
     }
 

@@ -120,11 +120,14 @@ pub(crate) fn who(address: usize) -> Caller {
 /// Whether that library's ops are never waited for: all that a launch needs of it.
 #[inline]
 pub(crate) fn excluded(address: usize) -> bool {
-    let last = LAST.get();
-    if address >= last.start && address < last.end {
-        return last.caller.excluded;
+    let near = LAST.with(|last| {
+        let last = last.get();
+        (address >= last.start && address < last.end).then_some(last.caller.excluded)
+    });
+    match near {
+        Some(excluded) => excluded,
+        None => search(address).excluded,
     }
-    search(address).excluded
 }
 
 #[inline(never)]

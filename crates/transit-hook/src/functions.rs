@@ -15,7 +15,7 @@ use crate::driver::{Driver, Handle};
 use crate::handles::HandleMap;
 use crate::observer::FunctionInfo;
 use crate::scan::MOST_BYTES;
-use crate::state;
+use crate::{state, tensor_maps};
 
 /// Parameters asked about at most (4 KiB of arguments, one byte each).
 const MOST_PARAMS: u32 = 4096;
@@ -31,6 +31,13 @@ pub(crate) struct Param {
     pub(crate) offset: u32,
 }
 
+impl Param {
+    /// It has the size of a tensor map.
+    pub(crate) fn may_be_map(&self) -> bool {
+        self.words as usize == tensor_maps::WORDS
+    }
+}
+
 /// What the launch path needs of a function.
 #[derive(Debug)]
 pub(crate) struct Function {
@@ -38,6 +45,8 @@ pub(crate) struct Function {
     pub(crate) hash: u64,
     /// Those of its parameters that are looked at, at every launch.
     pub(crate) params: Box<[Param]>,
+    /// Some of them may be tensor maps.
+    pub(crate) may_have_maps: bool,
     /// How many it has in all.
     param_count: u32,
     name: Box<str>,
@@ -46,10 +55,7 @@ pub(crate) struct Function {
 
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
-fn known() -> &'static HandleMap<Function> {
-    static KNOWN: OnceLock<HandleMap<Function>> = OnceLock::new();
-    KNOWN.get_or_init(|| HandleMap::new(1 << 15))
-}
+static KNOWN: HandleMap<Function, { 1 << 15 }> = HandleMap::new();
 
 /// A module or library is gone: every handle may mean something else from now on.
 pub(crate) fn unloaded() {
@@ -60,7 +66,7 @@ pub(crate) fn unloaded() {
 #[inline]
 pub(crate) fn of(driver: &Driver, handle: Handle) -> Option<&'static Function> {
     let generation = GENERATION.load(Ordering::Acquire);
-    match known().get(handle) {
+    match KNOWN.get(handle) {
         Some(found) if found.generation.load(Ordering::Relaxed) == generation => Some(found),
         before => ask(driver, handle, before, generation),
     }
@@ -86,12 +92,13 @@ fn ask(
     let function = Function {
         id,
         hash: name_hash(name.as_bytes()),
+        may_have_maps: params.iter().any(Param::may_be_map),
         params,
         param_count,
         name: name.into(),
         generation: AtomicU64::new(generation),
     };
-    known().insert(handle, function)
+    KNOWN.insert(handle, function)
 }
 
 /// The number of an op that is no kernel, by its name (`memset`, `memcpy`, `graph`).

@@ -3,7 +3,6 @@
 
 use core::ffi::c_void;
 use core::ptr;
-use std::sync::OnceLock;
 
 use crate::driver::{Driver, Handle};
 use crate::handles::HandleMap;
@@ -75,15 +74,12 @@ pub(crate) struct MemsetParams {
 
 const _: () = assert!(size_of::<CopyWords>() == 200);
 
-fn known_execs() -> &'static HandleMap<Exec> {
-    static KNOWN: OnceLock<HandleMap<Exec>> = OnceLock::new();
-    KNOWN.get_or_init(|| HandleMap::new(1 << 12))
-}
+static KNOWN: HandleMap<Exec, { 1 << 12 }> = HandleMap::new();
 
 /// What is known of an executable graph.
 #[inline]
 pub(crate) fn of(exec: Handle) -> Option<&'static Exec> {
-    known_execs().get(exec)
+    KNOWN.get(exec)
 }
 
 /// A graph was instantiated as `exec`, or `exec` was updated to it.
@@ -91,7 +87,7 @@ pub(crate) fn instantiated(driver: &Driver, ledger: &Ledger, exec: Handle, graph
     let mut found = Exec::default();
     walk(driver, ledger, graph, 0, &mut found);
     let allocates = found.allocates;
-    let _ = known_execs().insert(exec, found);
+    let _ = KNOWN.insert(exec, found);
     if allocates {
         graph_memory::refresh(driver, driver.ctx_device().unwrap_or(0));
     }
@@ -105,7 +101,7 @@ pub(crate) fn allocates(exec: Handle) -> bool {
 
 /// An executable graph is about to be destroyed.
 pub(crate) fn destroyed(exec: Handle) {
-    known_execs().remove(exec);
+    KNOWN.remove(exec);
 }
 
 /// What an executable graph's node was given.
@@ -163,7 +159,7 @@ pub(crate) unsafe fn node_changed(driver: &Driver, ledger: &Ledger, exec: Handle
         }
         Change::Switched => found.records.open = true,
     }
-    let _ = known_execs().insert(exec, found);
+    let _ = KNOWN.insert(exec, found);
 }
 
 unsafe fn kernel_changed(
@@ -276,7 +272,7 @@ fn kernel_node(
     };
     // SAFETY: the arguments of a kernel node are encoded as those of a launch.
     unsafe {
-        scan::launch(ledger, function, params, extra, &mut |word, _| {
+        scan::launch(ledger, function, params, extra, &mut |word, _, _| {
             note(into, word)
         })
     };

@@ -19,43 +19,60 @@ struct Place<T> {
     value: AtomicPtr<T>,
 }
 
+impl<T> Place<T> {
+    #[inline]
+    fn value(&self) -> Option<&'static T> {
+        let value = self.value.load(Ordering::Acquire);
+        // SAFETY: non-null values come from `insert` and are not dropped before `GRAVEYARD` more
+        // were retired, long after a look-up has ended.
+        unsafe { value.as_ref() }
+    }
+}
+
 /// A map from non-zero handles.
-pub(crate) struct HandleMap<T: 'static> {
-    places: Box<[Place<T>]>,
+/// Made to be a `static`: its places take memory only once they are touched.
+pub(crate) struct HandleMap<T: 'static, const PLACES: usize> {
+    places: [Place<T>; PLACES],
     edits: Mutex<VecDeque<Box<T>>>,
 }
 
-impl<T> HandleMap<T> {
-    /// Room for `capacity` handles, a power of two.
-    pub(crate) fn new(capacity: usize) -> Self {
-        let empty = || Place {
-            key: AtomicUsize::new(0),
-            value: AtomicPtr::new(ptr::null_mut()),
-        };
+impl<T, const PLACES: usize> HandleMap<T, PLACES> {
+    /// Room for `PLACES` handles, a power of two.
+    pub(crate) const fn new() -> Self {
+        const { assert!(PLACES.is_power_of_two()) };
         Self {
-            places: (0..capacity.next_power_of_two()).map(|_| empty()).collect(),
-            edits: Mutex::default(),
+            places: [const {
+                Place {
+                    key: AtomicUsize::new(0),
+                    value: AtomicPtr::new(ptr::null_mut()),
+                }
+            }; PLACES],
+            edits: Mutex::new(VecDeque::new()),
         }
     }
 
+    #[inline]
     fn probes(&self, key: usize) -> impl Iterator<Item = &Place<T>> {
-        // Taken out once: a look-up reads the slice, not its box, at every step.
-        let places = &*self.places;
-        let mask = places.len() - 1;
         let first = (key >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-        (0..MOST_PROBES).filter_map(move |step| places.get((first + step) & mask))
+        (0..MOST_PROBES).filter_map(move |step| self.places.get((first + step) & (PLACES - 1)))
     }
 
     /// The value of a handle.
     #[inline]
     pub(crate) fn get(&self, key: usize) -> Option<&'static T> {
+        let place = self.probes(key).next()?;
+        if place.key.load(Ordering::Acquire) == key {
+            return place.value();
+        }
+        self.get_farther(key)
+    }
+
+    #[inline(never)]
+    fn get_farther(&self, key: usize) -> Option<&'static T> {
         for place in self.probes(key) {
             let found = place.key.load(Ordering::Acquire);
             if found == key {
-                let value = place.value.load(Ordering::Acquire);
-                // SAFETY: non-null values come from `insert` and are not dropped before
-                // `GRAVEYARD` more were retired, long after a look-up has ended.
-                return unsafe { value.as_ref() };
+                return place.value();
             }
             if found == 0 {
                 return None;
@@ -136,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_handle_given_again_has_the_new_value() {
-        let map = HandleMap::new(64);
+        let map = HandleMap::<_, 64>::new();
         map.insert(0x10, 'a');
         map.insert(0x20, 'b');
         assert_eq!(map.get(0x10), Some(&'a'));
@@ -150,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_full_map_refuses_and_still_answers() {
-        let map = HandleMap::new(16);
+        let map = HandleMap::<_, 16>::new();
         let kept: Vec<usize> = (1..40)
             .map(|n| n * 64)
             .filter(|key| map.insert(*key, *key).is_some())
@@ -161,7 +178,7 @@ mod tests {
 
     #[test]
     fn coming_and_going_for_ever_needs_no_more_room() {
-        let map = HandleMap::new(16);
+        let map = HandleMap::<_, 16>::new();
         for key in 1..10_000_usize {
             assert!(map.insert(key * 8, key).is_some(), "{key}");
             assert_eq!(map.get(key * 8), Some(&key));

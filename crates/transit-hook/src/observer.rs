@@ -117,7 +117,8 @@ impl DeviceRecords {
 #[derive(Clone, Copy, Debug)]
 pub struct OpCall<'a> {
     /// Number within the process, over all streams and threads. While `capturing`, a number of a
-    /// separate count: a captured op does not run, so it takes none of the process' numbers.
+    /// separate count: a captured op does not run, so it takes none of the process' numbers. 0 if the
+    /// observer does not write ops down ([`Observer::writes_down`]).
     pub seq: OpSeq,
     /// What it is.
     pub kind: OpKind,
@@ -131,7 +132,7 @@ pub struct OpCall<'a> {
     pub function: FunctionId,
     /// 64-bit FNV-1a of the function's name (see [`transit_format::plan::name_hash`]).
     pub name_hash: u64,
-    /// Hash of grid, block and shared memory.
+    /// Hash of grid, block and shared memory; 0 if the observer does not write ops down.
     pub shape: u32,
     /// Records of device work it will cause: one of its kind, or those of a graph's nodes.
     pub records: DeviceRecords,
@@ -144,9 +145,6 @@ pub struct OpCall<'a> {
     pub capturing: bool,
     /// The caller is on the exclusion list (NCCL, ...): never wait for this op.
     pub excluded: bool,
-    /// CLOCK_MONOTONIC when the hook was entered, in nanoseconds; 0 if the observer does not want
-    /// the time ([`Observer::wants_host_time`]).
-    pub host_ns: u64,
 }
 
 /// What a shim does with what the hooks see.
@@ -166,10 +164,12 @@ pub trait Observer: Sync {
     /// A tracked allocation is about to be freed. If the driver then refuses, it is told again as
     /// allocated, under a new number.
     fn freeing(&self, allocation: &Allocation);
-    /// An op is about to be issued.
-    fn before_op(&self, op: &OpCall<'_>);
-    /// An op was issued; `result` is the driver's answer (0 is success).
-    fn after_op(&self, op: &OpCall<'_>, result: u32);
+    /// An op is about to be issued. `None`: [`Self::after_op`] need not be told of it; else a word
+    /// that is handed to it.
+    fn before_op(&self, op: &OpCall<'_>) -> Option<u64>;
+    /// An op was issued; `word` is what [`Self::before_op`] answered and `result` what the driver
+    /// did (0 is success).
+    fn after_op(&self, op: &OpCall<'_>, word: u64, result: u32);
     /// The host is about to wait, or has waited, for the device.
     fn synchronised(&self);
     /// A capture is about to begin (`true`) on a stream of the job, or has ended or come to
@@ -189,9 +189,9 @@ pub trait Observer: Sync {
     fn populates(&self) -> bool {
         true
     }
-    /// Whether [`OpCall::host_ns`] is needed: reading the clock is no small part of a hook's cost. Asked
-    /// once, before `started`.
-    fn wants_host_time(&self) -> bool {
+    /// Whether ops are written down. Their numbers and the hash of their shape are for that alone,
+    /// and no small part of a hook's cost. Asked once, after `started`.
+    fn writes_down(&self) -> bool {
         true
     }
 }

@@ -25,13 +25,24 @@ pub(crate) struct Site {
     pub(crate) caller: usize,
 }
 
+/// Grid, block and shared memory of a kernel; what there is in their place for others.
+pub(crate) type Shape = [u32; 7];
+
+/// The shape of a copy or set of so many bytes.
+pub(crate) fn shape_of_bytes(bytes: u64) -> Shape {
+    let [a, b, c, d, e, f, g, h] = bytes.to_le_bytes();
+    let (low, high) = ([a, b, c, d], [e, f, g, h]);
+    let (low, high) = (u32::from_le_bytes(low), u32::from_le_bytes(high));
+    [low, high, 0, 0, 0, 0, 0]
+}
+
 /// What an op is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Described {
     pub(crate) kind: OpKind,
     pub(crate) function: FunctionId,
     pub(crate) hash: u64,
-    pub(crate) shape: u32,
+    pub(crate) shape: Shape,
     pub(crate) records: DeviceRecords,
     /// Bytes a memset or memcpy writes, else 0.
     pub(crate) payload_bytes: u64,
@@ -51,34 +62,36 @@ pub(crate) fn run(
     let mut pointers = Pointers::new();
     let mut op = None;
     let (pointers, place) = (&mut pointers, &mut op);
-    let told = guard::protect(move || {
-        let host_ns = if live.wants_time { now_ns() } else { 0 };
+    let word = guard::protect(move || {
         let described = describe(live.driver, live.ledger, pointers)?;
         let stream = streams::of(live.driver, site.stream, site.per_thread);
         let capturing = streams::captured(live.driver, stream.handle);
+        let (seq, shape) = if live.writes_down {
+            (state::number_op(capturing), hash_of(&described.shape))
+        } else {
+            Default::default()
+        };
         // Built where it stays: moving it costs as much as finding a pointer.
         let op = place.insert(OpCall {
-            seq: state::number_op(capturing),
+            seq,
             kind: described.kind,
             stream: stream.id,
             stream_handle: stream.handle,
             device: stream.device,
             function: described.function,
             name_hash: described.hash,
-            shape: described.shape,
+            shape,
             records: described.records,
             payload_bytes: described.payload_bytes,
             pointers: pointers.as_slice(),
             capturing,
             excluded: callers::excluded(site.caller),
-            host_ns,
         });
-        live.observer.before_op(op);
-        Some(())
+        live.observer.before_op(op)
     });
     let result = call();
-    if let (Some(Some(())), Some(op)) = (told, &op) {
-        let _ = guard::protect(|| live.observer.after_op(op, result));
+    if let (Some(Some(word)), Some(op)) = (word, &op) {
+        let _ = guard::protect(|| live.observer.after_op(op, word, result));
     }
     result
 }
@@ -97,10 +110,10 @@ pub fn passed_transfers() -> u64 {
     PASSED.load(Ordering::Relaxed)
 }
 
-/// A hash of a launch's shape, two numbers at a time.
+/// A hash of an op's shape, two numbers at a time.
 #[inline]
-pub(crate) fn shape(parts: &[u32]) -> u32 {
-    let hash = parts
+fn hash_of(shape: &Shape) -> u32 {
+    let hash = shape
         .chunks(2)
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, two| {
             let word = |place: usize| two.get(place).map_or(0, |part| u64::from(*part));

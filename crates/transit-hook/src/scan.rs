@@ -5,6 +5,8 @@
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
+use transit_format::ids::AllocId;
+
 use crate::functions::{Function, Param};
 use crate::ledger::{Found, Ledger};
 use crate::observer::PointerArg;
@@ -71,22 +73,26 @@ impl Pointers {
 }
 
 /// Scans a launch's arguments in either encoding and hands each word that points into managed
-/// memory to `found`.
+/// memory to `found`, with the allocation and the offset within it.
 ///
 /// # Safety
 /// `params` and `extra` are what the job passes to a launch of `function`: null, or an array with
 /// one pointer per parameter, or a list of launch options.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn launch(
     ledger: &Ledger,
     function: &Function,
     params: *const *const c_void,
     extra: *const *const c_void,
-    found: &mut impl FnMut(u64, Found),
+    found: &mut impl FnMut(u64, AllocId, u64),
 ) {
     if !params.is_null() {
         // SAFETY: passed on.
         unsafe { by_param(ledger, &function.params, params, found) };
+        if function.may_have_maps {
+            // SAFETY: passed on.
+            unsafe { maps_by_param(ledger, &function.params, params, found) };
+        }
     } else if !extra.is_null() {
         // SAFETY: passed on.
         unsafe { by_buffer(ledger, &function.params, extra, found) };
@@ -98,7 +104,7 @@ unsafe fn by_param(
     ledger: &Ledger,
     layout: &[Param],
     params: *const *const c_void,
-    found: &mut impl FnMut(u64, Found),
+    found: &mut impl FnMut(u64, AllocId, u64),
 ) {
     for param in layout {
         // SAFETY: the array has one entry per parameter of the function.
@@ -106,11 +112,23 @@ unsafe fn by_param(
         if start.is_null() {
             continue;
         }
-        let words = param.words as usize;
         // SAFETY: the entry points to the parameter's bytes.
-        unsafe { by_word(ledger, start, words, found) };
-        if words == tensor_maps::WORDS {
-            // SAFETY: as above.
+        unsafe { by_word(ledger, start, param.words as usize, found) };
+    }
+}
+
+#[cold]
+unsafe fn maps_by_param(
+    ledger: &Ledger,
+    layout: &[Param],
+    params: *const *const c_void,
+    found: &mut impl FnMut(u64, AllocId, u64),
+) {
+    for param in layout.iter().filter(|param| param.may_be_map()) {
+        // SAFETY: the array has one entry per parameter of the function.
+        let start = unsafe { *params.wrapping_add(param.index as usize) }.cast::<u64>();
+        if !start.is_null() {
+            // SAFETY: the entry points to the parameter's bytes.
             unsafe { tensor_map(ledger, start, found) };
         }
     }
@@ -118,16 +136,20 @@ unsafe fn by_param(
 
 /// A parameter of the size of a tensor map may be one, and no address visible in it.
 #[cold]
-unsafe fn tensor_map(ledger: &Ledger, map: *const u64, found: &mut impl FnMut(u64, Found)) {
+unsafe fn tensor_map(ledger: &Ledger, map: *const u64, found: &mut impl FnMut(u64, AllocId, u64)) {
     // SAFETY: the parameter has the size of a map.
     let Some(address) = (unsafe { tensor_maps::address_of(map) }) else {
         return;
     };
     let mut visible = false;
     // SAFETY: as above.
-    unsafe { by_word(ledger, map, tensor_maps::WORDS, &mut |_, _| visible = true) };
-    if let Some(hit) = ledger.find(address).filter(|_| !visible) {
-        found(address, hit);
+    unsafe {
+        by_word(ledger, map, tensor_maps::WORDS, &mut |_, _, _| {
+            visible = true
+        })
+    };
+    if let Some((alloc, offset)) = ledger.locate(address).filter(|_| !visible) {
+        found(address, alloc, offset);
     }
 }
 
@@ -135,7 +157,7 @@ unsafe fn by_buffer(
     ledger: &Ledger,
     layout: &[Param],
     extra: *const *const c_void,
-    found: &mut impl FnMut(u64, Found),
+    found: &mut impl FnMut(u64, AllocId, u64),
 ) {
     let (mut start, mut bytes) = (core::ptr::null::<u64>(), 0_usize);
     for option in 0..8 {
@@ -158,27 +180,27 @@ unsafe fn by_buffer(
     }
     // SAFETY: the job says that many bytes of arguments lie there.
     unsafe { by_word(ledger, start, bytes.min(MOST_BYTES) / 8, found) };
-    for param in layout {
-        let (offset, words) = (param.offset as usize, param.words as usize);
-        if words == tensor_maps::WORDS && offset + 8 * words <= bytes {
+    for param in layout.iter().filter(|param| param.may_be_map()) {
+        let offset = param.offset as usize;
+        if offset + 8 * tensor_maps::WORDS <= bytes {
             // SAFETY: the parameter lies within the buffer.
             unsafe { tensor_map(ledger, start.wrapping_byte_add(offset), found) };
         }
     }
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn by_word(
     ledger: &Ledger,
     start: *const u64,
     words: usize,
-    found: &mut impl FnMut(u64, Found),
+    found: &mut impl FnMut(u64, AllocId, u64),
 ) {
     for place in 0..words {
         // SAFETY: the word lies within the parameter; it may be unaligned.
         let word = unsafe { start.wrapping_add(place).read_unaligned() };
-        if let Some(hit) = ledger.find(word) {
-            found(word, hit);
+        if let Some((alloc, offset)) = ledger.locate(word) {
+            found(word, alloc, offset);
         }
     }
 }
@@ -219,9 +241,14 @@ mod tests {
         let mut found = Vec::new();
         // SAFETY: one pointer per parameter, each to at least the parameter's bytes.
         unsafe {
-            by_param(&ledger, &layout, pointers.as_ptr(), &mut |_, hit| {
-                found.push((hit.alloc.0, hit.offset));
-            });
+            by_param(
+                &ledger,
+                &layout,
+                pointers.as_ptr(),
+                &mut |_, alloc, offset| {
+                    found.push((alloc.0, offset));
+                },
+            );
         }
         found
     }
@@ -254,7 +281,7 @@ mod tests {
         let mut found = Vec::new();
         // SAFETY: a list as CUDA defines it.
         unsafe {
-            by_buffer(&ledger, &[], extra.as_ptr(), &mut |word, _| {
+            by_buffer(&ledger, &[], extra.as_ptr(), &mut |word, _, _| {
                 found.push(word)
             })
         };

@@ -1,7 +1,8 @@
 //! What the process' shim is doing: inert before `cuInit`, live, disabled, or a forked child that
 //! must not touch CUDA.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Once, OnceLock};
 
 use transit_format::ids::OpSeq;
@@ -30,7 +31,6 @@ static PROCESS: AtomicI32 = AtomicI32::new(0);
 struct Shim {
     observer: &'static dyn Observer,
     settings: Settings,
-    wants_time: bool,
 }
 
 /// What a hook works with, in one place: a launch looks it up once.
@@ -38,11 +38,12 @@ pub(crate) struct Live {
     pub(crate) driver: &'static Driver,
     pub(crate) ledger: &'static Ledger,
     pub(crate) observer: &'static dyn Observer,
-    /// Ops are stamped with the host's time.
-    pub(crate) wants_time: bool,
+    /// Ops are written down: they are numbered and their shapes hashed.
+    pub(crate) writes_down: bool,
 }
 
-static TOGETHER: OnceLock<Live> = OnceLock::new();
+/// Set while the state is [`LIVE`], so that a launch asks one thing alone.
+static TOGETHER: AtomicPtr<Live> = AtomicPtr::new(ptr::null_mut());
 
 /// Says who observes. Called once by a shim's set-up function; nothing else happens until the
 /// first `cuInit` has succeeded. Later calls are ignored.
@@ -50,12 +51,7 @@ pub fn install(observer: &'static dyn Observer, settings: Settings) {
     if settings.disable {
         STATE.store(DISABLED, Ordering::Release);
     }
-    let wants_time = observer.wants_host_time();
-    let _ = SHIM.set(Shim {
-        observer,
-        settings,
-        wants_time,
-    });
+    let _ = SHIM.set(Shim { observer, settings });
 }
 
 /// Runs a shim's set-up function, once in the process. A panic in it leaves the shim disabled.
@@ -99,10 +95,8 @@ pub(crate) fn quiet() -> bool {
 /// What hooks work with; `None` where they do not observe.
 #[inline]
 pub(crate) fn live() -> Option<&'static Live> {
-    if STATE.load(Ordering::Acquire) != LIVE {
-        return None;
-    }
-    TOGETHER.get()
+    // SAFETY: null, or what `go_live` leaked.
+    unsafe { TOGETHER.load(Ordering::Acquire).as_ref() }
 }
 
 /// Ends observation for the rest of the process (fail open): the job goes on, wrappers pass
@@ -113,6 +107,7 @@ pub fn disable(reason: &str) {
             (state != CHILD && state != DISABLED).then_some(DISABLED)
         })
         .unwrap_or(DISABLED);
+    TOGETHER.store(ptr::null_mut(), Ordering::Release);
     if before != DISABLED && before != CHILD {
         log::complain(format_args!("{reason}; the job runs on without us"));
     }
@@ -183,13 +178,18 @@ fn go_live() {
     let _ = unsafe { at_quick_exit(at_exit) };
     PROCESS.store(this_process(), Ordering::Release);
     shim.observer.started(driver);
-    let _ = TOGETHER.set(Live {
+    let live = Box::leak(Box::new(Live {
         driver,
         ledger,
         observer: shim.observer,
-        wants_time: shim.wants_time,
-    });
-    let _ = STATE.compare_exchange(STARTING, LIVE, Ordering::AcqRel, Ordering::Acquire);
+        writes_down: shim.observer.writes_down(),
+    }));
+    TOGETHER.store(live, Ordering::Release);
+    let lives = STATE.compare_exchange(STARTING, LIVE, Ordering::AcqRel, Ordering::Acquire);
+    if lives.is_err() {
+        // Disabled meanwhile.
+        TOGETHER.store(ptr::null_mut(), Ordering::Release);
+    }
 }
 
 unsafe extern "C" {
@@ -204,6 +204,7 @@ fn this_process() -> i32 {
 
 extern "C" fn in_child() {
     STATE.store(CHILD, Ordering::Release);
+    TOGETHER.store(ptr::null_mut(), Ordering::Release);
     kept::close_in_child();
 }
 

@@ -45,10 +45,7 @@ static CAPTURES: AtomicU32 = AtomicU32::new(0);
 /// Streams that are being captured, each with the context it would end with.
 static UNDER_WAY: Mutex<Vec<(Handle, Handle)>> = Mutex::new(Vec::new());
 
-fn known() -> &'static HandleMap<Stream> {
-    static KNOWN: OnceLock<HandleMap<Stream>> = OnceLock::new();
-    KNOWN.get_or_init(|| HandleMap::new(1 << 14))
-}
+static KNOWN: HandleMap<Stream, { 1 << 14 }> = HandleMap::new();
 
 /// The stream that `handle` means to an entry point, `per_thread` for one with a per-thread
 /// suffix. Tells the observer of a new one.
@@ -56,7 +53,7 @@ fn known() -> &'static HandleMap<Stream> {
 pub(crate) fn of(driver: &Driver, handle: Handle, per_thread: bool) -> Stream {
     let handle = canonical(handle, per_thread);
     if handle > PER_THREAD
-        && let Some(stream) = known().get(handle)
+        && let Some(stream) = KNOWN.get(handle)
     {
         return *stream;
     }
@@ -75,7 +72,7 @@ fn by_context(driver: &Driver, handle: Handle) -> Stream {
     }
     // Contexts are pointers, so the low bits are free to tell them from streams.
     let key = context | 1;
-    match known().get(key) {
+    match KNOWN.get(key) {
         Some(stream) => *stream,
         None => first_use(driver, LEGACY, context, key),
     }
@@ -103,7 +100,7 @@ fn mine(driver: &Driver, context: Handle) -> Stream {
     // which no other living thread shares.
     let thread = MINE.with(|mine| core::ptr::from_ref(mine).addr());
     let key = (context.rotate_left(20) ^ thread) | 2;
-    let stream = match known().get(key) {
+    let stream = match KNOWN.get(key) {
         Some(stream) => *stream,
         None => first_use(driver, PER_THREAD, context, key),
     };
@@ -128,7 +125,7 @@ fn first_use(driver: &Driver, handle: Handle, context: Handle, key: usize) -> St
     static TURNS: Mutex<Option<Turns>> = Mutex::new(None);
     let device = driver.ctx_device().unwrap_or(0);
     let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(stream) = known().get(key) {
+    if let Some(stream) = KNOWN.get(key) {
         return *stream;
     }
     if let Some(rest) = REST.get() {
@@ -161,7 +158,7 @@ fn first_use(driver: &Driver, handle: Handle, context: Handle, key: usize) -> St
         handle,
         context,
     };
-    if known().insert(key, stream).is_none() {
+    if KNOWN.insert(key, stream).is_none() {
         let _ = REST.set(stream);
     }
     stream
@@ -170,13 +167,13 @@ fn first_use(driver: &Driver, handle: Handle, context: Handle, key: usize) -> St
 /// A created stream is about to be destroyed: its handle may come again for another.
 pub(crate) fn destroyed(handle: Handle) {
     if handle > PER_THREAD {
-        known().remove(handle);
+        KNOWN.remove(handle);
     }
 }
 
 /// A context is gone, and its streams and captures with it. Returns how many captures went.
 pub(crate) fn context_gone(context: Handle) -> usize {
-    known().remove_where(|stream| stream.context == context);
+    KNOWN.remove_where(|stream| stream.context == context);
     CONTEXTS_GONE.fetch_add(1, Ordering::AcqRel);
     change_captures(|captures| {
         let before = captures.len();

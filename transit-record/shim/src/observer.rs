@@ -56,14 +56,14 @@ impl Observer for Recorder {
         RECORDER.capture.freeing(allocation);
     }
 
-    fn before_op(&self, op: &OpCall<'_>) {
-        RECORDER.capture.before_op(op);
+    fn before_op(&self, op: &OpCall<'_>) -> Option<u64> {
+        Some(RECORDER.capture.before_op(op))
     }
 
-    fn after_op(&self, op: &OpCall<'_>, result: u32) {
-        RECORDER.capture.after_op(op, result);
+    fn after_op(&self, op: &OpCall<'_>, issued: u64, result: u32) {
+        RECORDER.capture.after_op(op, issued, result);
         if result == 0 {
-            RECORDER.capture.settle(op);
+            RECORDER.capture.settle(op, issued);
         }
     }
 
@@ -73,11 +73,6 @@ impl Observer for Recorder {
 
     fn capturing(&self, begin: bool) {
         RECORDER.capture.capturing(begin);
-    }
-
-    fn wants_host_time(&self) -> bool {
-        // Ops are stamped with CUPTI's clock, as its records are.
-        false
     }
 
     fn populates(&self) -> bool {

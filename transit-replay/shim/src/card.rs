@@ -60,10 +60,10 @@ impl Card {
         directed
     }
 
-    /// The op was issued.
-    pub(crate) fn after_op(&self, call: &OpCall<'_>) {
+    /// The op was issued, when `issued` says.
+    pub(crate) fn after_op(&self, call: &OpCall<'_>, issued: u64) {
         if self.settles.load(Ordering::Acquire) {
-            self.capture.settle(call);
+            self.capture.settle(call, issued);
         }
     }
 }
@@ -116,7 +116,6 @@ mod tests {
             pointers: &[],
             capturing: false,
             excluded: false,
-            host_ns: 0,
         }
     }
 

@@ -168,20 +168,22 @@ impl Observer for Director {
         }
     }
 
-    fn before_op(&self, op: &OpCall<'_>) {
-        CAPTURE.before_op(op);
-        let Some(session) = self.session.get() else {
-            return;
-        };
-        if session.before_op(op).iteration {
-            CAPTURE.iteration();
+    fn before_op(&self, op: &OpCall<'_>) -> Option<u64> {
+        let issued = CAPTURE.before_op(op);
+        let mut has_card = false;
+        if let Some(session) = self.session.get() {
+            if session.before_op(op) {
+                CAPTURE.iteration();
+            }
+            has_card = session.has_card();
         }
+        (issued != 0 || has_card).then_some(issued)
     }
 
-    fn after_op(&self, op: &OpCall<'_>, result: u32) {
-        CAPTURE.after_op(op, result);
+    fn after_op(&self, op: &OpCall<'_>, issued: u64, result: u32) {
+        CAPTURE.after_op(op, issued, result);
         if let Some(session) = self.session.get() {
-            session.after_op(op);
+            session.after_op(op, issued);
         }
     }
 
@@ -237,11 +239,7 @@ impl Observer for Director {
         !session.is_some_and(|session| session.sends_to_host)
     }
 
-    fn wants_host_time(&self) -> bool {
-        // The live loop of an emulated card needs the time too; the launcher has looked into the
-        // plan and says so, since this is asked before any file may be opened.
-        self.settings
-            .get()
-            .is_some_and(|settings| settings.trace.is_some() || settings.hbm_limit_bytes.is_some())
+    fn writes_down(&self) -> bool {
+        CAPTURE.wants_ops()
     }
 }

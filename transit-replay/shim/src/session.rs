@@ -160,16 +160,22 @@ impl Session {
         free
     }
 
-    /// An op is about to be issued.
-    pub(crate) fn before_op(&self, call: &OpCall<'_>) -> Verdict {
-        let mut verdict = Verdict::default();
-        let followed = self
-            .follower
-            .with(|follower| follower.op(call, &mut verdict));
-        if followed.is_none() {
-            add(&self.tally.contended, 1);
-            return verdict;
+    /// An op is about to be issued; whether an iteration begins with it.
+    pub(crate) fn before_op(&self, call: &OpCall<'_>) -> bool {
+        let says_all = self.card.is_some();
+        match self.follower.with(|follower| follower.op(call, says_all)) {
+            Some(None) => false,
+            Some(Some(verdict)) => self.carry_out(call, verdict),
+            None => {
+                add(&self.tally.contended, 1);
+                false
+            }
         }
+    }
+
+    /// Does what the verdict on an op asks for; whether an iteration begins.
+    #[inline(never)]
+    fn carry_out(&self, call: &OpCall<'_>, mut verdict: Verdict) -> bool {
         if let Some(card) = &self.card
             && !self.governed_by_plan(card, call, &verdict)
         {
@@ -184,7 +190,7 @@ impl Session {
         {
             self.unless_capturing(|| self.prepare(call));
         }
-        verdict
+        verdict.iteration
     }
 
     /// Sends the ranges of a copy that the plan does not direct to where it should find them.
@@ -250,10 +256,15 @@ impl Session {
         card.governed_by_plan(call, verdict, ready, || expected(script, bindings))
     }
 
+    /// Whether the plan has an emulated card, which is to be told of issued ops.
+    pub(crate) fn has_card(&self) -> bool {
+        self.card.is_some()
+    }
+
     /// The op was issued.
-    pub(crate) fn after_op(&self, call: &OpCall<'_>) {
+    pub(crate) fn after_op(&self, call: &OpCall<'_>, issued: u64) {
         if let Some(card) = &self.card {
-            card.after_op(call);
+            card.after_op(call, issued);
         }
     }
 
@@ -379,7 +390,7 @@ impl Session {
     pub(crate) fn summary(&self) -> Summary {
         let (phase, counters) = self
             .follower
-            .with_patience(|follower| (follower.phase(), follower.counters))
+            .with_patience(|follower| (follower.phase(), follower.counters()))
             .unwrap_or_default();
         let ledger = self.ledger();
         Summary {

@@ -231,6 +231,12 @@ impl Ledger {
         self.table.find(address)
     }
 
+    /// The allocation that holds `address` and the offset within it: all that a launch needs.
+    #[inline(always)]
+    pub(crate) fn locate(&self, address: u64) -> Option<(AllocId, u64)> {
+        self.table.locate(address)
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         Counters {
             converted_bytes: self.converted.now(),

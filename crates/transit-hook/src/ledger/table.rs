@@ -2,6 +2,9 @@
 //! mapping without reserved memory, so only the parts in use cost anything. Cells hold a slot's
 //! number plus one. Allocations that share a granule are chained through their slots.
 //!
+//! A launch needs only which allocation and where in it. For granules that lie wholly within one, that
+//! stands in a second cell, of 64 bits, so that nearly every pointer costs one load.
+//!
 //! Edits are made by one thread at a time (the ledger's lock); readers never wait. A slot carries a
 //! version, odd while it is edited or empty: a reader that meets an edit sees a miss, never a
 //! mixture.
@@ -18,6 +21,7 @@ const GRANULE_BITS: u32 = 21;
 /// Bits of a user-space address (x86-64 has 47, aarch64 48).
 const ADDRESS_BITS: u32 = 48;
 const GRANULES: usize = 1 << (ADDRESS_BITS - GRANULE_BITS);
+const GRANULE_BYTES: u64 = 1 << GRANULE_BITS;
 /// Managed allocations alive at once at most; more are left alone.
 pub(super) const SLOTS: usize = 1 << 17;
 /// Neighbours in one granule looked at before giving up.
@@ -50,6 +54,17 @@ impl Slot {
         (self.base() + self.bytes.load(Ordering::Relaxed).max(1) - 1) >> GRANULE_BITS
     }
 
+    /// What was put into it.
+    fn range(&self) -> Range {
+        Range {
+            alloc: AllocId(self.alloc.load(Ordering::Relaxed)),
+            base: self.base(),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            device: self.device.load(Ordering::Relaxed),
+            converted: self.converted.load(Ordering::Relaxed) != 0,
+        }
+    }
+
     /// The link that continues the chain of a granule.
     fn next(&self, granule: u64) -> Option<&AtomicU32> {
         if granule == self.first() {
@@ -72,9 +87,40 @@ pub(super) struct Range {
     pub(super) converted: bool,
 }
 
+impl Range {
+    /// The granules that lie wholly within the range and what their cells of 64 bits say: the first
+    /// granule and the allocation. None where the range does not begin with a granule.
+    fn whole(&self) -> (core::ops::Range<u64>, u64) {
+        let first = self.base >> GRANULE_BITS;
+        let cell = first << 32 | u64::from(self.alloc.0);
+        if first == 0 || self.base % GRANULE_BYTES != 0 {
+            return (0..0, cell);
+        }
+        (first..(self.base + self.bytes) >> GRANULE_BITS, cell)
+    }
+}
+
+/// What is known by granule.
+#[derive(Clone, Copy)]
+struct Granules {
+    /// Number plus one of the first slot of its chain.
+    chains: &'static [AtomicU32; GRANULES],
+    /// See [`Range::whole`]; else 0.
+    whole: &'static [AtomicU64; GRANULES],
+}
+
+impl Granules {
+    fn map() -> Option<Self> {
+        Some(Self {
+            chains: map()?,
+            whole: map()?,
+        })
+    }
+}
+
 /// The table. Edits need `&mut Free`, which lives under the ledger's lock.
 pub(super) struct Table {
-    granules: Option<&'static [AtomicU32; GRANULES]>,
+    granules: Option<Granules>,
     slots: &'static [Slot; SLOTS],
     lowest: AtomicU64,
     highest: AtomicU64,
@@ -90,7 +136,7 @@ impl Table {
     /// still right. `None` if not even the slots can be had.
     pub(super) fn new(with_granules: bool) -> Option<Self> {
         Some(Self {
-            granules: if with_granules { map() } else { None },
+            granules: if with_granules { Granules::map() } else { None },
             slots: map()?,
             lowest: AtomicU64::new(u64::MAX),
             highest: AtomicU64::new(0),
@@ -98,19 +144,48 @@ impl Table {
         })
     }
 
-    /// The live range that holds `address`.
+    /// Whether no range can hold `address`.
     #[inline]
-    pub(super) fn find(&self, address: u64) -> Option<Found> {
-        if address < self.lowest.load(Ordering::Relaxed)
+    fn outside(&self, address: u64) -> bool {
+        address < self.lowest.load(Ordering::Relaxed)
             || address >= self.highest.load(Ordering::Relaxed)
-        {
+    }
+
+    /// The allocation that holds `address`, and the address' offset within it.
+    #[inline(always)]
+    pub(super) fn locate(&self, address: u64) -> Option<(AllocId, u64)> {
+        if self.outside(address) {
             return None;
         }
-        let Some(granules) = self.granules else {
+        // Below the end of all ranges, an address has a granule.
+        let granule = place(address >> GRANULE_BITS) % GRANULES;
+        let whole = self.granules.as_ref();
+        let whole = whole.and_then(|granules| granules.whole.get(granule));
+        let cell = whole.map_or(0, |cell| cell.load(Ordering::Acquire));
+        if cell == 0 {
+            return self.locate_by_chain(address);
+        }
+        let base = cell >> 32 << GRANULE_BITS;
+        let id = u32::try_from(cell & u64::from(u32::MAX)).unwrap_or(0);
+        Some((AllocId(id), address - base))
+    }
+
+    #[cold]
+    fn locate_by_chain(&self, address: u64) -> Option<(AllocId, u64)> {
+        self.find(address).map(|found| (found.alloc, found.offset))
+    }
+
+    /// The live range that holds `address`.
+    pub(super) fn find(&self, address: u64) -> Option<Found> {
+        if self.outside(address) {
+            return None;
+        }
+        let Some(granules) = &self.granules else {
             return self.find_by_walking(address);
         };
         let granule = address >> GRANULE_BITS;
-        let mut number = granules.get(place(granule))?.load(Ordering::Acquire);
+        let chain = granules.chains.get(place(granule))?;
+        let mut number = chain.load(Ordering::Acquire);
         for _ in 0..MOST_HOPS {
             let slot = self.slot(number)?;
             if let Some(found) = read(slot, address) {
@@ -151,15 +226,19 @@ impl Table {
         slot.next_first.store(0, Ordering::Relaxed);
         slot.next_last.store(0, Ordering::Relaxed);
         slot.version.fetch_add(1, Ordering::Release);
-        if let Some(granules) = self.granules {
+        if let Some(granules) = &self.granules {
             for granule in slot.first()..=slot.last() {
-                let Some(cell) = granules.get(place(granule)) else {
+                let Some(cell) = granules.chains.get(place(granule)) else {
                     break;
                 };
                 if let Some(next) = slot.next(granule) {
                     next.store(cell.load(Ordering::Relaxed), Ordering::Release);
                 }
                 cell.store(number, Ordering::Release);
+            }
+            let (whole, says) = range.whole();
+            for cell in whole.filter_map(|granule| granules.whole.get(place(granule))) {
+                cell.store(says, Ordering::Release);
             }
         }
         self.lowest.fetch_min(range.base, Ordering::Release);
@@ -184,14 +263,23 @@ impl Table {
         let Some(slot) = self.slot(number) else {
             return;
         };
-        if let Some(granules) = self.granules {
+        if let Some(granules) = &self.granules {
             for granule in slot.first()..=slot.last() {
-                let Some(cell) = granules.get(place(granule)) else {
+                let Some(cell) = granules.chains.get(place(granule)) else {
                     break;
                 };
                 match slot.next(granule) {
+                    // Another's by now, where the free of this range was not seen.
+                    None if cell.load(Ordering::Relaxed) != number => {}
                     None => cell.store(0, Ordering::Release),
                     Some(next) => self.unlink(cell, granule, number, next),
+                }
+            }
+            let (whole, says) = slot.range().whole();
+            for cell in whole.filter_map(|granule| granules.whole.get(place(granule))) {
+                // As above.
+                if cell.load(Ordering::Relaxed) == says {
+                    cell.store(0, Ordering::Release);
                 }
             }
         }

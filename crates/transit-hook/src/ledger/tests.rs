@@ -31,11 +31,12 @@ fn an_address_is_found_from_the_first_to_the_last_byte() {
                 (found.alloc, found.base, found.offset),
                 (made.id, base, offset)
             );
+            assert_eq!(ledger.locate(base + offset), Some((made.id, offset)));
         }
-        assert_eq!(ledger.find(base - 1), None);
-        assert_eq!(ledger.find(base + 5 * MIB), None);
-        assert_eq!(ledger.find(u64::MAX), None);
-        assert_eq!(ledger.find(0), None);
+        for elsewhere in [base - 1, base + 5 * MIB, u64::MAX, 0] {
+            assert_eq!(ledger.find(elsewhere), None);
+            assert_eq!(ledger.locate(elsewhere), None);
+        }
     }
 }
 
@@ -58,8 +59,11 @@ fn neighbours_in_one_granule_are_told_apart_whatever_the_order_of_frees() {
         for place in 0..32 {
             let found = ledger.find(base + place * small + 5);
             assert_eq!(found.is_some(), place % 3 != 0, "{place}");
+            let located = ledger.locate(base + place * small + 5);
+            assert_eq!(located, found.map(|found| (found.alloc, 5)));
         }
         assert!(ledger.find(base + 4 * MIB).is_some());
+        assert!(ledger.locate(base + 4 * MIB).is_some());
     }
 }
 
@@ -104,7 +108,9 @@ fn an_address_given_again_belongs_to_the_new_allocation() {
     );
     assert_ne!(first.id, second.id);
     assert_eq!(ledger.find(base).unwrap().alloc, second.id);
+    assert_eq!(ledger.locate(base), Some((second.id, 0)));
     assert_eq!(ledger.find(base + 4 * MIB), None);
+    assert_eq!(ledger.locate(base + 4 * MIB), None);
     assert_eq!(ledger.counters().converted_bytes, 2 * MIB);
     // Its free failed: entered again, it is another allocation.
     let gone = ledger.remove(base).unwrap();
@@ -112,6 +118,24 @@ fn an_address_given_again_belongs_to_the_new_allocation() {
     assert!(stale.is_none() && again.id != second.id);
     assert_eq!(ledger.find(base).unwrap().alloc, again.id);
     assert_eq!(ledger.counters().converted_bytes, 2 * MIB);
+}
+
+#[test]
+fn what_lay_where_another_allocation_is_now_takes_nothing_of_it_along() {
+    for ledger in both() {
+        let base = 0x7f12_0000_0000;
+        // Its free was not seen, and the new one begins within it.
+        ledger.insert(managed(base, 8 * MIB));
+        let (made, _) = ledger.insert(managed(base + 2 * MIB, 8 * MIB));
+        ledger.remove(base);
+        let inside = base + 9 * MIB;
+        assert_eq!(ledger.locate(inside), Some((made.id, 7 * MIB)));
+        let shared = base + 5 * MIB;
+        assert_eq!(ledger.locate(shared), Some((made.id, 3 * MIB)));
+        assert_eq!(ledger.find(shared).unwrap().alloc, made.id);
+        ledger.remove(base + 2 * MIB);
+        assert_eq!(ledger.locate(inside), None);
+    }
 }
 
 #[test]
@@ -164,6 +188,10 @@ fn readers_see_whole_allocations_while_others_come_and_go() {
                     assert!(found.offset < found.bytes);
                     assert_eq!(found.base + found.offset, address);
                     assert_eq!(found.base == steady, found.alloc == made.id);
+                }
+                if let Some((alloc, offset)) = ledger.locate(address) {
+                    let here = (made.id, address - steady);
+                    assert_eq!(alloc == made.id, (alloc, offset) == here);
                 }
             }
             assert!(

@@ -201,16 +201,11 @@ pub(super) fn described(
         return None;
     }
     let (function, hash) = functions::of_pseudo("memcpy", &NAME);
-    let [a, b, c, d, e, f, g, h] = extent.to_le_bytes();
-    let shape = ops::shape(&[
-        u32::from_le_bytes([a, b, c, d]),
-        u32::from_le_bytes([e, f, g, h]),
-    ]);
     Some(Described {
         kind: OpKind::Memcpy,
         function,
         hash,
-        shape,
+        shape: ops::shape_of_bytes(extent),
         records,
         payload_bytes,
     })

@@ -8,8 +8,8 @@ use super::{framed_stub, stub};
 use crate::driver::{Driver, Handle, NOT_FOUND};
 use crate::hooks::{Hook, real};
 use crate::ledger::Ledger;
-use crate::observer::DeviceRecords;
-use crate::ops::{self, Described, Site};
+use crate::observer::{DeviceRecords, PointerArg};
+use crate::ops::{self, Described, Shape, Site};
 use crate::scan::{self, Pointers};
 use crate::{coverage, functions};
 
@@ -32,7 +32,7 @@ fn describe(
     driver: &Driver,
     ledger: &Ledger,
     handle: Handle,
-    shape: &[u32],
+    shape: Shape,
     arguments: (Params, Params),
     pointers: &mut Pointers,
 ) -> Option<Described> {
@@ -40,15 +40,19 @@ fn describe(
     let (params, extra) = arguments;
     // SAFETY: the job's own arguments of this launch.
     unsafe {
-        scan::launch(ledger, function, params, extra, &mut |_, found| {
-            pointers.push_found(found, 0);
+        scan::launch(ledger, function, params, extra, &mut |_, alloc, offset| {
+            pointers.push(PointerArg {
+                alloc,
+                offset,
+                bytes: 0,
+            });
         });
     }
     Some(Described {
         kind: OpKind::Kernel,
         function: function.id,
         hash: function.hash,
-        shape: ops::shape(shape),
+        shape,
         records: DeviceRecords::one(OpKind::Kernel),
         payload_bytes: 0,
     })
@@ -100,7 +104,7 @@ unsafe extern "C" fn launch<const HOOK: usize>(
 #[inline]
 unsafe fn launch_any<const HOOK: usize>(
     function: Handle,
-    shape: [u32; 7],
+    shape: Shape,
     stream: Handle,
     params: Params,
     extra: Params,
@@ -141,7 +145,7 @@ unsafe fn launch_any<const HOOK: usize>(
             caller: from,
         },
         |driver, ledger, pointers| {
-            describe(driver, ledger, function, &shape, (params, extra), pointers)
+            describe(driver, ledger, function, shape, (params, extra), pointers)
         },
         // The cooperative form does not read the last argument: passing one more is harmless.
         // SAFETY: the caller's arguments.
@@ -158,7 +162,7 @@ unsafe fn launch_any<const HOOK: usize>(
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct LaunchConfig {
-    shape: [u32; 7],
+    shape: Shape,
     stream: Handle,
 }
 
@@ -195,7 +199,7 @@ unsafe extern "C" fn launch_ex<const PER_THREAD: bool>(
                 driver,
                 ledger,
                 function,
-                &known.shape,
+                known.shape,
                 (params, extra),
                 pointers,
             )
@@ -208,7 +212,7 @@ unsafe extern "C" fn launch_ex<const PER_THREAD: bool>(
 #[repr(C)]
 struct DeviceLaunch {
     function: Handle,
-    shape: [u32; 7],
+    shape: Shape,
     stream: Handle,
     params: Params,
 }
@@ -244,7 +248,7 @@ unsafe extern "C" fn launch_multi(list: *const c_void, count: u32, flags: u32, f
                     driver,
                     ledger,
                     launch.function,
-                    &launch.shape,
+                    launch.shape,
                     arguments,
                     pointers,
                 );
@@ -264,7 +268,7 @@ unsafe extern "C" fn launch_multi(list: *const c_void, count: u32, flags: u32, f
 /// Launches of the oldest kind set their arguments elsewhere: counted, without pointers.
 fn run_old(
     function: Handle,
-    shape: &[u32],
+    shape: [u32; 2],
     stream: Handle,
     from: usize,
     call: impl FnOnce() -> u32,
@@ -278,6 +282,8 @@ fn run_old(
         |driver, ledger, pointers| {
             coverage::old_launch();
             let none = (core::ptr::null(), core::ptr::null());
+            let [width, height] = shape;
+            let shape = [width, height, 0, 0, 0, 0, 0];
             describe(driver, ledger, function, shape, none, pointers)
         },
         call,
@@ -289,7 +295,7 @@ unsafe extern "C" fn launch_old(function: Handle, from: usize) -> u32 {
         return NOT_FOUND;
     };
     // SAFETY: the caller's arguments.
-    run_old(function, &[1, 1], 0, from, || unsafe { real(function) })
+    run_old(function, [1, 1], 0, from, || unsafe { real(function) })
 }
 
 unsafe extern "C" fn launch_grid(
@@ -304,7 +310,7 @@ unsafe extern "C" fn launch_grid(
     };
     let shape = [width.cast_unsigned(), height.cast_unsigned()];
     // SAFETY: the caller's arguments.
-    run_old(function, &shape, 0, from, || unsafe {
+    run_old(function, shape, 0, from, || unsafe {
         real(function, width, height)
     })
 }
@@ -322,7 +328,7 @@ unsafe extern "C" fn launch_grid_async(
     };
     let shape = [width.cast_unsigned(), height.cast_unsigned()];
     // SAFETY: the caller's arguments.
-    run_old(function, &shape, stream, from, || unsafe {
+    run_old(function, shape, stream, from, || unsafe {
         real(function, width, height, stream)
     })
 }

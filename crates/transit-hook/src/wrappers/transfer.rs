@@ -23,16 +23,11 @@ fn described(kind: OpKind, name: &'static str, extent: u64, payload_bytes: u64) 
         &MEMCPY
     };
     let (function, hash) = functions::of_pseudo(name, cell);
-    let [a, b, c, d, e, f, g, h] = extent.to_le_bytes();
-    let shape = ops::shape(&[
-        u32::from_le_bytes([a, b, c, d]),
-        u32::from_le_bytes([e, f, g, h]),
-    ]);
     Described {
         kind,
         function,
         hash,
-        shape,
+        shape: ops::shape_of_bytes(extent),
         records: DeviceRecords::one(kind),
         payload_bytes,
     }

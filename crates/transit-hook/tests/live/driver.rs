@@ -71,10 +71,10 @@ impl Observer for Notes {
     fn freeing(&self, allocation: &Allocation) {
         note(Told::Freeing(allocation.bytes));
     }
-    fn before_op(&self, op: &OpCall<'_>) {
+    fn before_op(&self, op: &OpCall<'_>) -> Option<u64> {
         assert!(!FAULTY.load(Ordering::Relaxed), "a fault of the observer's");
         if QUIET.load(Ordering::Relaxed) {
-            return;
+            return None;
         }
         note(Told::Before(Op {
             seq: op.seq.0,
@@ -85,11 +85,11 @@ impl Observer for Notes {
             capturing: op.capturing,
             pointers: op.pointers.to_vec(),
         }));
+        Some(op.seq.0)
     }
-    fn after_op(&self, op: &OpCall<'_>, result: u32) {
-        if !QUIET.load(Ordering::Relaxed) {
-            note(Told::After(op.seq.0, result));
-        }
+    fn after_op(&self, op: &OpCall<'_>, word: u64, result: u32) {
+        assert_eq!(word, op.seq.0, "what the same op was answered");
+        note(Told::After(op.seq.0, result));
     }
     fn synchronised(&self) {
         note(Told::Synchronised);

@@ -160,8 +160,8 @@ pub(crate) struct Follower {
     settle_rounds: u32,
     /// Votes of the present iteration.
     pub(crate) votes: Votes,
-    /// For the exit line.
-    pub(crate) counters: Counters,
+    /// For the exit line, but for ops in stretches.
+    counters: Counters,
 }
 
 /// Share of an iteration's ops that must be matched before any step is handed out: a job of the
@@ -240,14 +240,54 @@ impl Follower {
         }
     }
 
-    /// An op is about to be issued. What to do about it is put down in `verdict`, a fresh one: handing
-    /// it back by value costs as much as finding it.
+    /// What was counted so far.
+    pub(crate) fn counters(&self) -> Counters {
+        let stretched = self.lanes.iter().map(|lane| lane.stretched().len() as u64);
+        let stretched: u64 = stretched.sum();
+        Counters {
+            ops: self.counters.ops + stretched,
+            ops_since_start: self.counters.ops_since_start + stretched,
+            by_name: self.counters.by_name + stretched,
+            ..self.counters
+        }
+    }
+
+    /// An op is about to be issued: what to do about it. `None`: it is followed, in order, and that is
+    /// all there is to say, unless `says_all`.
     #[inline]
-    pub(crate) fn op(&mut self, call: &OpCall<'_>, verdict: &mut Verdict) {
-        verdict.tracking = self.phase == Phase::Tracking;
-        if call.capturing {
-            // It does not run now; the graph it ends up in is an op of its own when launched.
-            return;
+    pub(crate) fn op(&mut self, call: &OpCall<'_>, says_all: bool) -> Option<Verdict> {
+        let goes_on = match self.lanes.get_mut(call.stream.index()) {
+            Some(lane) if !call.capturing => lane.goes_on(&self.script, &self.bindings, call),
+            _ => false,
+        };
+        let followed = self.phase == Phase::Tracking && self.proven;
+        if goes_on && followed && !says_all {
+            return None;
+        }
+        Some(self.verdict(call, goes_on))
+    }
+
+    #[inline(never)]
+    fn verdict(&mut self, call: &OpCall<'_>, goes_on: bool) -> Verdict {
+        let tracking = self.phase == Phase::Tracking;
+        let mut verdict = Verdict {
+            tracking,
+            followed: goes_on && tracking && self.proven,
+            in_order: goes_on,
+            ..Verdict::default()
+        };
+        // What is captured does not run now; the graph it ends up in is an op of its own.
+        if !goes_on && !call.capturing {
+            self.alone(call, &mut verdict);
+        }
+        verdict
+    }
+
+    /// An op that belongs to no stretch, and may be followed by one.
+    fn alone(&mut self, call: &OpCall<'_>, verdict: &mut Verdict) {
+        let stream = call.stream.index();
+        if self.lanes.get(stream).is_some_and(Lane::in_stretch) {
+            self.end_stretch(stream);
         }
         self.counters.ops += 1;
         if self.phase == Phase::Lost {
@@ -268,8 +308,52 @@ impl Follower {
         {
             self.share.ops = self.share.ops.saturating_add(u32::from(main));
             self.judge(call, taken, main, first_op + taken.at, verdict);
+            self.begin_stretch(call.stream.index(), main);
         } else {
             self.otherwise(call, stream, verdict);
+        }
+    }
+
+    /// Makes good what was left open of a lane's stretch.
+    fn end_stretch(&mut self, stream: usize) {
+        let Some(lane) = self.lanes.get_mut(stream) else {
+            return;
+        };
+        let (first, taken) = lane.end_stretch(&self.script);
+        let count = taken.len() as u64;
+        self.counters.ops += count;
+        self.counters.ops_since_start += count;
+        self.counters.by_name += count;
+        if lane.plan != self.script.shape.main_stream.0 {
+            return;
+        }
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.share.ops = self.share.ops.saturating_add(count);
+        self.share.matched = self.share.matched.saturating_add(count);
+        for (at, record) in (first..).zip(taken) {
+            if record.landmark != 0 {
+                self.share.landmark(at);
+            }
+        }
+    }
+
+    fn end_stretches(&mut self) {
+        (0..self.lanes.len()).for_each(|stream| self.end_stretch(stream));
+    }
+
+    /// The op was taken in step: those behind it may be a stretch, up to the midpoint if that is due.
+    fn begin_stretch(&mut self, stream: usize, main: bool) {
+        if self.phase != Phase::Tracking {
+            return;
+        }
+        let midpoint = self.midpoint_due && self.proven && main;
+        let limit = if midpoint {
+            self.script.shape.midpoint.0
+        } else {
+            u32::MAX
+        };
+        if let Some(lane) = self.lanes.get_mut(stream) {
+            lane.begin_stretch(&self.script, limit);
         }
     }
 
@@ -342,6 +426,7 @@ impl Follower {
             self.failures += 1;
         }
         if self.failures >= FAILURES {
+            self.end_stretches();
             self.phase = Phase::Lost;
         }
     }
@@ -417,6 +502,7 @@ impl Follower {
 
     /// Lane `id` stands for plan stream `plan` from now on; whoever did before does not.
     fn rebind_lane(&mut self, id: u32, plan: u32) {
+        self.end_stretches();
         for slot in &mut self.lane_of {
             if *slot == id {
                 *slot = NONE;
@@ -522,10 +608,19 @@ impl Follower {
                 continue;
             }
             let id = self.lane_of.get(stream).copied().unwrap_or(NONE);
+            self.end_stretch(id as usize);
             if let Some(lane) = self.lanes.get_mut(id as usize) {
                 side::main_started(lane, self.script.length(stream));
             }
         }
+    }
+
+    /// [`Self::op`] without stretches: what it must agree with.
+    #[cfg(test)]
+    pub(super) fn op_by_itself(&mut self, call: &OpCall<'_>) -> Verdict {
+        let verdict = self.verdict(call, false);
+        self.end_stretches();
+        verdict
     }
 
     /// The votes were settled; `settled` if nothing is left open.

@@ -5,6 +5,7 @@ use transit_format::trace::model::{OpKind, Stream};
 use transit_hook::observer::OpCall;
 
 use super::script::{OpRecord, Script};
+use super::stretch::Stretch;
 
 /// Ops a lane remembers; bounds the anchor window.
 pub(crate) const RING: usize = 128;
@@ -90,6 +91,8 @@ pub(crate) struct Lane {
     pub(crate) watch: u32,
     /// The landmark last seen while the place was in doubt, or [`NONE`], and at which op.
     pub(crate) landmark: (u32, usize),
+    /// Ops taken of which only [`Self::next`] tells yet.
+    pub(super) stretch: Stretch,
     /// Wrapped to the next iteration since the main stream's last start.
     pub(crate) wrapped: bool,
     ring: [Seen; RING],
@@ -116,6 +119,7 @@ impl Lane {
             matched: 0,
             watch: 0,
             landmark: (NONE, 0),
+            stretch: Stretch::default(),
             wrapped: false,
             ring: [Seen::default(); RING],
             remembered: 0,

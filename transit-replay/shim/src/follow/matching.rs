@@ -111,6 +111,32 @@ pub(crate) fn plain(
     })
 }
 
+/// Whether the pointers of `call` that are compared are all the plan's own, and no more or fewer.
+#[inline(always)]
+pub(crate) fn same_data(
+    script: &Script,
+    bindings: &Bindings,
+    record: &OpRecord,
+    call: &OpCall<'_>,
+) -> bool {
+    if record.pointers as usize != call.pointers.len() {
+        return false;
+    }
+    let first = record.first_pointer as usize;
+    let planned = script.pointers.get(first..).unwrap_or(&[]);
+    let mut left = COMPARED;
+    for (plan, live) in planned.iter().zip(call.pointers) {
+        if plan.offset != live.offset || bindings.live(plan.alloc) != live.alloc.0 {
+            return false;
+        }
+        left -= 1;
+        if left == 0 {
+            break;
+        }
+    }
+    true
+}
+
 /// Whether `device` of a live allocation can be `plan`'s. A plan of one device fits any (a rank
 /// sees its own GPU under another number).
 pub(crate) fn device_fits(one_device: bool, plan: &PlanAlloc, device: u32) -> bool {

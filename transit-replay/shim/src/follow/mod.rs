@@ -22,6 +22,7 @@ pub(crate) mod matching;
 pub(crate) mod resync;
 pub(crate) mod script;
 pub(crate) mod side;
+pub(crate) mod stretch;
 pub(crate) mod votes;
 
 #[cfg(test)]

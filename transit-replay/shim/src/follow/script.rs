@@ -8,6 +8,7 @@ use transit_format::trace::model::{OpKind, Stream};
 
 use super::anchor::Anchor;
 use super::landmarks::Landmarks;
+use super::stretch;
 
 /// One op of the iteration. Steps and pointers lie in the script's arrays.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +27,8 @@ pub(crate) struct OpRecord {
     pub(crate) steps: u32,
     /// The pointers by which it is a landmark, a bit each.
     pub(crate) landmark: u8,
+    /// Ops from this one on that may be a [stretch](super::stretch).
+    pub(crate) quiet: u16,
     /// It is the last of its stream in the iteration.
     pub(crate) last: bool,
 }
@@ -111,6 +114,11 @@ impl Script {
             }
         }
         script.add_steps(plan);
+        let loud = script.ops.iter().map(|op| op.steps > 0 || op.last);
+        let quiet = stretch::quiet(loud);
+        for (op, quiet) in script.ops.iter_mut().zip(quiet) {
+            op.quiet = quiet;
+        }
         script.anchor = Anchor::of(&script);
         script.landmarks = Landmarks::of(&mut script);
         script

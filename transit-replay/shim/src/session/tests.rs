@@ -179,7 +179,6 @@ fn call(at: u32, pointers: &[PointerArg]) -> OpCall<'_> {
         pointers,
         capturing: false,
         excluded: false,
-        host_ns: 0,
     }
 }
 
@@ -374,7 +373,7 @@ fn an_op_costs_the_launch_path_nothing_but_time() {
             let start = std::time::Instant::now();
             for call in std::iter::repeat_n(&calls, 5).flatten() {
                 std::hint::black_box(session.before_op(call));
-                session.after_op(call);
+                session.after_op(call, 0);
             }
             times.push(start.elapsed().as_secs_f64() * 1e9 / 3000.0);
         }

@@ -179,7 +179,7 @@ fn experts_lose_the_place_and_the_next_layers_weights_give_it_back() {
                 right += u32::from(planned.pointers == op.pointers);
             }
         }
-        let counters = bench.follower.counters;
+        let counters = bench.follower.counters();
         assert_eq!(bench.follower.phase(), Phase::Tracking, "seed {seed}");
         assert_eq!(counters.completed, 24, "seed {seed}");
         // By names alone it is none at all.

@@ -82,7 +82,7 @@ fn no_op_allocates_whatever_the_state() {
         }
     });
     assert_eq!(calls, 0);
-    assert!(bench.follower.counters.completed >= 3);
+    assert!(bench.follower.counters().completed >= 3);
 }
 
 /// Prints nanoseconds per op with `--nocapture`; asserts only what holds in any build.
@@ -119,5 +119,5 @@ fn an_op_without_steps_is_cheap() {
         "follower: {:.1} ns per op without steps (median)",
         times[times.len() / 2]
     );
-    assert_eq!(bench.follower.counters.strays, 0);
+    assert_eq!(bench.follower.counters().strays, 0);
 }

@@ -150,7 +150,7 @@ fn five_percent_of_kernels_renamed_is_no_divergence() {
             outcome.right * 10 >= outcome.expected * 9,
             "seed {seed}: {outcome:?}"
         );
-        assert_eq!(bench.follower.counters.divergences, 0, "seed {seed}");
+        assert_eq!(bench.follower.counters().divergences, 0, "seed {seed}");
     }
 }
 
@@ -173,7 +173,7 @@ fn one_kernel_under_another_name_everywhere_is_matched_by_its_role() {
             .for_each(|op| op.name += 5_000_000);
         bench.run(&ops);
     }
-    let counters = bench.follower.counters;
+    let counters = bench.follower.counters();
     assert!(counters.by_role > 0);
     assert!(
         counters.by_name + counters.by_role >= counters.ops_since_start * 9 / 10,
@@ -203,6 +203,6 @@ fn a_dropped_launch_among_equals_is_seen_by_its_pointers() {
             assert_eq!((stream, Some(ordinal)), (op.stream, op.truth));
         }
     }
-    assert_eq!(bench.follower.counters.divergences, 0);
-    assert_eq!(bench.follower.counters.completed, 2);
+    assert_eq!(bench.follower.counters().divergences, 0);
+    assert_eq!(bench.follower.counters().completed, 2);
 }

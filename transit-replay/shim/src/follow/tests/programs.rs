@@ -194,6 +194,8 @@ pub(super) fn iteration(plan: &Plan, random: &mut Random) -> Vec<Issued> {
 /// Runs a follower through a job.
 pub(super) struct Bench {
     pub(super) follower: Follower,
+    /// Told the same, and takes every op by itself: the two must agree.
+    plodder: Follower,
     pub(super) script: Arc<Script>,
     pub(super) bindings: Arc<Bindings>,
     pub(super) ledger: Ledger,
@@ -221,9 +223,10 @@ impl Bench {
         let script = Arc::new(Script::new(plan));
         let bindings = Arc::new(Bindings::new(script.allocs.len()));
         let ledger = Ledger::new(&script);
-        let follower = Follower::new(Arc::clone(&script), Arc::clone(&bindings));
+        let follower = || Follower::new(Arc::clone(&script), Arc::clone(&bindings));
         Self {
-            follower,
+            follower: follower(),
+            plodder: follower(),
             script,
             bindings,
             ledger,
@@ -235,14 +238,16 @@ impl Bench {
     pub(super) fn stream(&mut self, id: u32, stream: Stream) {
         let Stream { kind, device, turn } = stream;
         let id = StreamId(id);
-        self.follower.stream(&StreamInfo {
+        let info = StreamInfo {
             id,
             kind,
             device,
             turn,
             context: 1,
             handle: 7,
-        });
+        };
+        self.follower.stream(&info);
+        self.plodder.stream(&info);
     }
 
     pub(super) fn allocate(&mut self, id: u32, bytes: u64) -> Option<u32> {
@@ -290,17 +295,22 @@ impl Bench {
                 script,
                 bindings,
                 follower,
+                plodder,
                 ..
             } = self;
             let resolved = ledger.resolve(script, bindings, &follower.votes, whole);
             follower.votes_settled(resolved.settled);
+            plodder.votes_settled(resolved.settled);
         }
         verdict
     }
 
     pub(super) fn op(&mut self, call: &OpCall<'_>) -> Verdict {
-        let mut verdict = Verdict::default();
-        self.follower.op(call, &mut verdict);
+        let plodding = self.plodder.op_by_itself(call);
+        let verdict = self.follower.op(call, true).unwrap();
+        assert_eq!(verdict, plodding, "{call:?}");
+        assert_eq!(self.follower.counters(), self.plodder.counters());
+        assert_eq!(self.follower.phase(), self.plodder.phase());
         verdict
     }
 
@@ -332,6 +342,5 @@ pub(super) fn call<'a>(op: &Issued, pointers: &'a [PointerArg], seq: u64) -> OpC
         pointers,
         capturing: false,
         excluded: false,
-        host_ns: 0,
     }
 }

@@ -47,7 +47,7 @@ fn after_a_prologue_every_step_of_the_plan_is_handed_out_in_every_iteration() {
         assert!(verdicts[0].iteration);
     }
     assert_eq!(bench.follower.phase(), Phase::Tracking);
-    let counters = bench.follower.counters;
+    let counters = bench.follower.counters();
     assert_eq!(
         (
             counters.iterations,
@@ -94,7 +94,7 @@ fn another_jobs_plan_never_tracks_and_hands_out_nothing() {
         );
     }
     assert_eq!(bench.follower.phase(), Phase::Prologue);
-    assert_eq!(bench.follower.counters.iterations, 0);
+    assert_eq!(bench.follower.counters().iterations, 0);
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn evaluation_between_iterations_is_no_divergence() {
         }
     }
     assert_eq!(bench.follower.phase(), Phase::Tracking);
-    assert_eq!(bench.follower.counters.divergences, 0);
-    assert_eq!(bench.follower.counters.completed, 30);
+    assert_eq!(bench.follower.counters().divergences, 0);
+    assert_eq!(bench.follower.counters().completed, 30);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_lost_place_waits_for_the_boundary_and_is_found_there() {
     let verdicts = bench.run(&strange(200, 8));
     assert!(verdicts.iter().all(|verdict| verdict.steps_of.is_none()));
     assert_eq!(bench.follower.phase(), Phase::Diverged);
-    assert_eq!(bench.follower.counters.divergences, 1);
+    assert_eq!(bench.follower.counters().divergences, 1);
     bench.run(&iteration(&plan, &mut random));
     assert_eq!(bench.follower.phase(), Phase::Tracking);
     let verdicts = bench.run(&iteration(&plan, &mut random));
@@ -177,8 +177,8 @@ fn ops_under_capture_are_not_the_iterations_ops() {
         assert!(bench.op(&captured).steps_of.is_none());
         bench.issue(&op);
     }
-    assert_eq!(bench.follower.counters.completed, 2);
-    assert_eq!(bench.follower.counters.strays, 0);
+    assert_eq!(bench.follower.counters().completed, 2);
+    assert_eq!(bench.follower.counters().strays, 0);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn excluded_callers_ops_are_followed_but_nothing_is_done_for_them() {
         call.excluded = true;
         assert!(bench.op(&call).steps_of.is_none());
     }
-    assert_eq!(bench.follower.counters.completed, 2);
+    assert_eq!(bench.follower.counters().completed, 2);
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn an_anchor_that_the_layers_repeat_is_made_longer_until_it_is_the_only_one() {
     assert!(bench.script.anchor.unique && bench.script.anchor.ops > 16);
     let mut random = Random(2);
     (0..3).for_each(|_| drop(bench.run(&iteration(&plan, &mut random))));
-    assert_eq!(bench.follower.counters.iterations, 3);
-    assert_eq!(bench.follower.counters.completed, 3);
+    assert_eq!(bench.follower.counters().iterations, 3);
+    assert_eq!(bench.follower.counters().completed, 3);
 }
 
 #[test]
