@@ -21,13 +21,14 @@ const COUNTED: u64 = 50;
 const RECORDED: u64 = 40;
 
 /// Kinds of launches, and the program's arguments for them.
-const SHAPES: [(&str, &str); 6] = [
+const SHAPES: [(&str, &str); 7] = [
     ("3 parameters", "3 created plain"),
-    ("10", "10 created plain"),
-    ("30", "30 created plain"),
-    ("3, Ex", "3 created ex"),
-    ("3, legacy stream", "3 legacy plain"),
-    ("3, per-thread", "3 per-thread plain"),
+    ("5", "5 created plain"),
+    ("20", "20 created plain"),
+    ("5, Ex", "5 created ex"),
+    ("5, legacy stream", "5 legacy plain"),
+    ("20, legacy, Ex", "20 legacy ex"),
+    ("5, per-thread", "5 per-thread plain"),
 ];
 
 /// A way to run the program.
@@ -258,6 +259,8 @@ fn print(costs: &[Cost]) -> bool {
         "a launch through",
         "ns",
         "over the driver, ns",
+        "least",
+        "most",
         "allocations",
     ]);
     let shapes = SHAPES.iter().map(|(name, _)| *name);
@@ -266,10 +269,16 @@ fn print(costs: &[Cost]) -> bool {
     let mut kept = true;
     for (way, cost) in WAYS.iter().zip(costs) {
         let over = cost.ns.iter().zip(&bare.ns).map(|(ns, bare)| ns - bare);
+        let over: Vec<f64> = over.collect();
         times.add_row([
             way.name.to_owned(),
             format!("{:.1}", median(cost.ns.clone())),
-            format!("{:.1}", median(over.collect())),
+            format!("{:.1}", median(over.clone())),
+            format!("{:.1}", over.iter().copied().fold(f64::INFINITY, f64::min)),
+            format!(
+                "{:.1}",
+                over.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+            ),
             cost.allocations.to_string(),
         ]);
         let alone = way.shim.is_none();

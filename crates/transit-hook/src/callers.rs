@@ -3,13 +3,12 @@
 //! pointer answers. A look-up is a range search in a snapshot of the mapped objects; the dynamic
 //! linker is asked only when an address is new.
 
-use core::cell::Cell;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::injected;
 use crate::settings::Settings;
+use crate::{injected, thread};
 
 /// Libraries whose allocations are never converted: they share memory with other processes or
 /// devices (IPC, RDMA, GPUDirect storage), or are CUPTI itself. Beginnings of file names.
@@ -61,8 +60,9 @@ pub(crate) const UNKNOWN: Caller = Caller {
     truthful: false,
 };
 
+/// A stretch of a library's code.
 #[derive(Clone, Copy, Debug)]
-struct Range {
+pub(crate) struct Range {
     start: usize,
     end: usize,
     caller: Caller,
@@ -87,17 +87,6 @@ static LISTS: OnceLock<Lists> = OnceLock::new();
 /// Pages that belong to no object (generated code), so that they are asked about once.
 static NOWHERE: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
-thread_local! {
-    /// Where this thread's last caller lies; nowhere at first.
-    static LAST: Cell<Range> = const {
-        Cell::new(Range {
-            start: 0,
-            end: 0,
-            caller: UNKNOWN,
-        })
-    };
-}
-
 /// Takes the exclusion list and the first snapshot.
 pub(crate) fn start(settings: &Settings) {
     let _ = LISTS.set(Lists {
@@ -110,24 +99,26 @@ pub(crate) fn start(settings: &Settings) {
 /// The library a return address lies in.
 #[inline]
 pub(crate) fn who(address: usize) -> Caller {
-    let last = LAST.get();
-    if address >= last.start && address < last.end {
-        return last.caller;
+    match last(address) {
+        Some(range) => range.caller,
+        None => search(address),
     }
-    search(address)
 }
 
 /// Whether that library's ops are never waited for: all that a launch needs of it.
 #[inline]
 pub(crate) fn excluded(address: usize) -> bool {
-    let near = LAST.with(|last| {
-        let last = last.get();
-        (address >= last.start && address < last.end).then_some(last.caller.excluded)
-    });
-    match near {
-        Some(excluded) => excluded,
+    match last(address) {
+        Some(range) => range.caller.excluded,
         None => search(address).excluded,
     }
+}
+
+/// Where this thread's last caller lies, if that is there.
+#[inline]
+fn last(address: usize) -> Option<&'static Range> {
+    let last = thread::with(|thread| thread.last_caller.get());
+    last.filter(|last| address >= last.start && address < last.end)
 }
 
 #[inline(never)]
@@ -136,13 +127,13 @@ fn search(address: usize) -> Caller {
         return UNKNOWN;
     }
     if let Some(range) = find(address) {
-        LAST.set(range);
+        thread::with(|thread| thread.last_caller.set(Some(range)));
         return range.caller;
     }
     unknown_page(address)
 }
 
-fn find(address: usize) -> Option<Range> {
+fn find(address: usize) -> Option<&'static Range> {
     let pointer = SNAPSHOT.load(Ordering::Acquire);
     // SAFETY: null, or a snapshot leaked by `refresh`.
     let snapshot = unsafe { pointer.as_ref() }?;
@@ -150,7 +141,7 @@ fn find(address: usize) -> Option<Range> {
         .ranges
         .partition_point(|range| range.start <= address);
     let range = snapshot.ranges.get(next.checked_sub(1)?)?;
-    (address < range.end).then_some(*range)
+    (address < range.end).then_some(range)
 }
 
 #[cold]

@@ -1,31 +1,24 @@
 //! Per thread: are we inside a hook of our own? Nested driver calls (ours, CUPTI's, those of a
 //! callback run by the driver) pass straight through. Per hook: no panic leaves it.
 
-use core::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::state::{self, Live};
-
-thread_local! {
-    // `const` and without a destructor: a plain thread-local load, usable at any time of a
-    // thread's life, never allocating.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
+use crate::thread::{self, Thread};
 
 /// Held while a hook works; dropped, the thread's calls are observed again. It stays on its thread.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// This thread's flag: in a library, finding it costs as much as the rest of a guard.
-    inside: *const Cell<bool>,
+    thread: *const Thread,
     outer: bool,
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the flag has no destructor and lives as long as its thread, which a guard does
-        // not leave: a raw pointer is not `Send`.
-        unsafe { &*self.inside }.set(self.outer);
+        // SAFETY: a thread's words live as long as the thread, which a guard does not leave: a raw
+        // pointer is not `Send`.
+        unsafe { &*self.thread }.inside.set(self.outer);
     }
 }
 
@@ -33,27 +26,27 @@ impl Drop for Guard {
 #[inline]
 pub(crate) fn enter() -> Option<(Guard, &'static Live)> {
     let live = state::live()?;
-    INSIDE.with(|inside| {
-        if inside.get() {
+    thread::with(|thread| {
+        if thread.inside.get() {
             return None;
         }
-        inside.set(true);
+        thread.inside.set(true);
         let outer = false;
-        Some((Guard { inside, outer }, live))
+        Some((Guard { thread, outer }, live))
     })
 }
 
 /// Marks the thread as ours until the guard is dropped, whatever the state.
 pub(crate) fn ours() -> Guard {
-    INSIDE.with(|inside| Guard {
-        inside,
-        outer: inside.replace(true),
+    thread::with(|thread| Guard {
+        thread,
+        outer: thread.inside.replace(true),
     })
 }
 
 /// Whether this thread is inside a hook.
 pub(crate) fn inside() -> bool {
-    INSIDE.with(Cell::get)
+    thread::with(|thread| thread.inside.get())
 }
 
 /// Runs `work`; a panic in it disables the shim and gives `None`.

@@ -49,6 +49,7 @@ pub mod spared;
 pub mod state;
 mod streams;
 mod tensor_maps;
+mod thread;
 mod twins;
 #[doc(hidden)]
 pub mod wrappers;

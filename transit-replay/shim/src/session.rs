@@ -163,14 +163,14 @@ impl Session {
     /// An op is about to be issued; whether an iteration begins with it.
     pub(crate) fn before_op(&self, call: &OpCall<'_>) -> bool {
         let says_all = self.card.is_some();
-        match self.follower.with(|follower| follower.op(call, says_all)) {
-            Some(None) => false,
-            Some(Some(verdict)) => self.carry_out(call, verdict),
-            None => {
-                add(&self.tally.contended, 1);
-                false
-            }
+        let mut verdict = None;
+        let followed = self
+            .follower
+            .with(|follower| follower.op(call, says_all, &mut verdict));
+        if followed.is_none() {
+            add(&self.tally.contended, 1);
         }
+        verdict.is_some_and(|verdict| self.carry_out(call, verdict))
     }
 
     /// Does what the verdict on an op asks for; whether an iteration begins.

@@ -93,7 +93,7 @@ impl Range {
     fn whole(&self) -> (core::ops::Range<u64>, u64) {
         let first = self.base >> GRANULE_BITS;
         let cell = first << 32 | u64::from(self.alloc.0);
-        if first == 0 || self.base % GRANULE_BYTES != 0 {
+        if first == 0 || !self.base.is_multiple_of(GRANULE_BYTES) {
             return (0..0, cell);
         }
         (first..(self.base + self.bytes) >> GRANULE_BITS, cell)

@@ -252,19 +252,18 @@ impl Follower {
         }
     }
 
-    /// An op is about to be issued: what to do about it. `None`: it is followed, in order, and that is
-    /// all there is to say, unless `says_all`.
+    /// An op is about to be issued: what to do about it is put down in `verdict`. Nothing is if it is
+    /// followed, in order, and that is all there is to say, unless `says_all`.
     #[inline]
-    pub(crate) fn op(&mut self, call: &OpCall<'_>, says_all: bool) -> Option<Verdict> {
+    pub(crate) fn op(&mut self, call: &OpCall<'_>, says_all: bool, verdict: &mut Option<Verdict>) {
         let goes_on = match self.lanes.get_mut(call.stream.index()) {
             Some(lane) if !call.capturing => lane.goes_on(&self.script, &self.bindings, call),
             _ => false,
         };
         let followed = self.phase == Phase::Tracking && self.proven;
-        if goes_on && followed && !says_all {
-            return None;
+        if !goes_on || !followed || says_all {
+            *verdict = Some(self.verdict(call, goes_on));
         }
-        Some(self.verdict(call, goes_on))
     }
 
     #[inline(never)]

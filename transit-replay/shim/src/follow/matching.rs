@@ -119,11 +119,10 @@ pub(crate) fn same_data(
     record: &OpRecord,
     call: &OpCall<'_>,
 ) -> bool {
-    if record.pointers as usize != call.pointers.len() {
+    let planned = script.pointers_of(record);
+    if planned.len() != call.pointers.len() {
         return false;
     }
-    let first = record.first_pointer as usize;
-    let planned = script.pointers.get(first..).unwrap_or(&[]);
     let mut left = COMPARED;
     for (plan, live) in planned.iter().zip(call.pointers) {
         if plan.offset != live.offset || bindings.live(plan.alloc) != live.alloc.0 {

@@ -105,3 +105,16 @@ impl Lane {
         (taken.start, ops)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_ends_where_something_is_to_be_done_and_before_it_is_too_long() {
+        let loud = [false, false, true, false, true];
+        assert_eq!(quiet(loud.into_iter()), [2, 1, 0, 1, 0]);
+        let long = quiet((0..3000).map(|at| at == 2999));
+        assert_eq!((long.first(), long.get(2998)), (Some(&LONGEST), Some(&1)));
+    }
+}

@@ -307,7 +307,9 @@ impl Bench {
 
     pub(super) fn op(&mut self, call: &OpCall<'_>) -> Verdict {
         let plodding = self.plodder.op_by_itself(call);
-        let verdict = self.follower.op(call, true).unwrap();
+        let mut verdict = None;
+        self.follower.op(call, true, &mut verdict);
+        let verdict = verdict.unwrap();
         assert_eq!(verdict, plodding, "{call:?}");
         assert_eq!(self.follower.counters(), self.plodder.counters());
         assert_eq!(self.follower.phase(), self.plodder.phase());
