@@ -50,7 +50,7 @@ const RECORDING: Way = Way {
     shim: Some("libtransit_record.so"),
     file: Some(("TRANSIT_TRACE", "trace.zst")),
     job: "one",
-    budget: 775,
+    budget: 660,
 };
 
 const WAYS: [Way; 5] = [
@@ -66,21 +66,21 @@ const WAYS: [Way; 5] = [
         shim: Some("libtransit_replay.so"),
         file: None,
         job: "one",
-        budget: 515,
+        budget: 360,
     },
     Way {
         name: "replayer in step, no steps",
         shim: Some("libtransit_replay.so"),
         file: Some(("TRANSIT_PLAN", "plan")),
         job: "one",
-        budget: 780,
+        budget: 515,
     },
     Way {
         name: "replayer, another job's plan",
         shim: Some("libtransit_replay.so"),
         file: Some(("TRANSIT_PLAN", "plan")),
         job: "another",
-        budget: 835,
+        budget: 780,
     },
     RECORDING,
 ];

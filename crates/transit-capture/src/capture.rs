@@ -388,7 +388,8 @@ impl Capture {
         }
     }
 
-    /// An op is about to be issued: the window opens when its time has come.
+    /// An op is about to be issued: the window opens when its time has come. The time, on the trace's
+    /// clock, for [`Self::after_op`]; 0 outside the window.
     #[inline]
     pub fn before_op(&'static self, op: &OpCall<'_>) -> u64 {
         // Without a recording this must cost nothing.
