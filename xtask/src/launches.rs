@@ -80,7 +80,7 @@ const WAYS: [Way; 5] = [
         shim: Some("libtransit_replay.so"),
         file: Some(("TRANSIT_PLAN", "plan")),
         job: "another",
-        budget: 780,
+        budget: 700,
     },
     RECORDING,
 ];

@@ -374,6 +374,7 @@ impl Follower {
     }
 
     /// An op on a lane with a place, on plan stream `stream`.
+    #[inline(never)]
     fn take(&mut self, call: &OpCall<'_>, stream: u32) -> Taken {
         let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
             return Taken::nothing();
@@ -397,6 +398,7 @@ impl Follower {
 
     /// The main lane has no place for this op, or had none lately: an iteration's start overrules
     /// whatever place it has.
+    #[inline(never)]
     fn doubtful(&mut self, call: &OpCall<'_>, taken: Taken) -> Taken {
         let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
             return Taken::nothing();
@@ -432,28 +434,34 @@ impl Follower {
 
     /// An op on a lane without a place: the main stream's, if an iteration begins with it.
     fn seek(&mut self, call: &OpCall<'_>) -> Taken {
-        let id = call.stream.0;
         let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
             return Taken::nothing();
         };
         let main = self.script.main_stream();
-        if lane.plan as usize == main
-            && let Some(next) = anchor::main_start(&self.script, lane)
-        {
+        let on_main = lane.plan as usize == main;
+        if on_main && let Some(next) = anchor::main_start(&self.script, lane) {
             lane.matched += u64::from(next);
             lane.track(next);
             return Taken::anchored(next);
         }
-        if self.phase == Phase::Diverged && lane.plan as usize == main {
+        if on_main && self.phase == Phase::Diverged {
             return self.sight(call);
         }
-        if lane.matched > 0 {
+        // Before the first iteration only the main stream is sought: a few memsets prove nothing.
+        if lane.matched > 0 || (on_main && self.phase == Phase::Prologue) {
             return Taken::nothing();
         }
+        self.adopt(call, main)
+    }
+
+    /// An op on a lane that stands for no stream for certain: another of the plan's, if it begins with
+    /// the lane's last ops.
+    #[cold]
+    fn adopt(&mut self, call: &OpCall<'_>, main: usize) -> Taken {
+        let id = call.stream.0;
         let Some(lane) = self.lanes.get(call.stream.index()) else {
             return Taken::nothing();
         };
-        // Before the first iteration only the main stream is sought: a few memsets prove nothing.
         let sought = |stream: usize| self.phase != Phase::Prologue || stream == main;
         let free = |stream: usize| match self.lane_of.get(stream) {
             Some(&NONE) | None => sought(stream),
@@ -482,6 +490,7 @@ impl Follower {
 
     /// An op of the main stream after its place was given up: a landmark brings it back within the
     /// iteration.
+    #[inline(never)]
     fn sight(&mut self, call: &OpCall<'_>) -> Taken {
         let Some(lane) = self.lanes.get_mut(call.stream.index()) else {
             return Taken::nothing();
