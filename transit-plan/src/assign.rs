@@ -6,7 +6,7 @@ use transit_format::ids::AllocId;
 use transit_format::trace::Trace;
 use transit_format::trace::model::Op;
 
-use crate::num::index;
+use crate::num::{index, narrow};
 
 /// Marks a migration that no op can be named for: nothing ran during or after it.
 pub const NO_OP: u32 = u32::MAX;
@@ -36,7 +36,7 @@ pub fn migrations_to_ops(trace: &Trace) -> Vec<u32> {
 /// Ops by device time.
 struct Clock<'t> {
     trace: &'t Trace,
-    /// Ops whose times are known, by start.
+    /// Ops whose times are known, and those of stretches without times, by start.
     order: Vec<u32>,
     /// For each of them the latest end so far: nothing earlier still runs after it.
     latest_end_ns: Vec<u64>,
@@ -45,13 +45,7 @@ struct Clock<'t> {
 impl<'t> Clock<'t> {
     fn new(trace: &'t Trace) -> Self {
         let ops = &trace.ops;
-        let timed = ops.iter().any(|op| op.start_ns.0 != 0);
-        let mut order: Vec<u32> = (0_u32..)
-            .zip(ops)
-            // Without any device time (no CUPTI) the host's clock is the best there is.
-            .filter(|(_, op)| !timed || op.start_ns.0 != 0)
-            .map(|(seq, _)| seq)
-            .collect();
+        let mut order = with_times(ops);
         let start = |seq: &u32| start_of(ops.get(index(*seq)));
         if !order.is_sorted_by_key(start) {
             order.sort_by_key(start);
@@ -126,6 +120,22 @@ impl<'t> Clock<'t> {
     fn op(&self, seq: u32) -> Option<&'t Op> {
         self.trace.ops.get(index(seq))
     }
+}
+
+/// The ops to look among: those with device times. Where there are none far and wide (no CUPTI, or it
+/// was not asked), the host's clock is the best there is.
+fn with_times(ops: &[Op]) -> Vec<u32> {
+    let mut order = Vec::with_capacity(ops.len());
+    let mut first = 0_u32;
+    for stretch in ops.chunk_by(|one, next| (one.start_ns.0 == 0) == (next.start_ns.0 == 0)) {
+        let timed = stretch.first().is_some_and(|op| op.start_ns.0 != 0);
+        let end = first.saturating_add(narrow(stretch.len()));
+        if timed || stretch.len() > LOOK_BACK || stretch.len() == ops.len() {
+            order.extend(first..end);
+        }
+        first = end;
+    }
+    order
 }
 
 fn start_of(op: Option<&Op>) -> u64 {

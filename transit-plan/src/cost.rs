@@ -1,6 +1,10 @@
 //! What a policy's iteration is predicted to cost: faults, bytes, exposed and whole time.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
+use transit_format::ids::FunctionId;
+use transit_format::trace::Trace;
 use transit_format::trace::model::{Cause, Op};
 
 use crate::num::{float, wide};
@@ -51,8 +55,11 @@ impl Basis {
         touches: &Touches,
         profile: &Profile,
     ) -> Self {
-        let compute = (0..unrolled.ops.len())
-            .map(|place| compute_ns(timeline, unrolled, touches.demanded(place), place, profile));
+        let durations = Durations::of(timeline.trace());
+        let compute = (0..unrolled.ops.len()).map(|place| {
+            let least_ns = durations.least_ns(timeline, unrolled, place);
+            compute_ns(least_ns, touches.demanded(place), profile)
+        });
         let demand = timeline.trace().migrations.iter().filter(|m| is_demand(m));
         let faults = demand
             .clone()
@@ -104,21 +111,40 @@ impl Basis {
     }
 }
 
-/// An op's time without its migrations: the least over the iterations looked at.
-fn compute_ns(
-    timeline: &Timeline<'_>,
-    unrolled: &Unrolled,
-    demanded: &[Span],
-    place: usize,
-    profile: &Profile,
-) -> f64 {
-    let duration = |op: &Op| op.end_ns.0.saturating_sub(op.start_ns.0);
-    let seqs = unrolled.counterparts_of(place).flatten();
-    let least = seqs
-        .filter_map(|seq| timeline.op(seq))
-        .map(duration)
-        .min()
-        .unwrap_or(0);
+/// How long ops take: those of the iterations looked at, or where CUPTI was not asked for any of
+/// them, ops of the same function and shape anywhere in the trace.
+struct Durations(HashMap<(FunctionId, u32), u64>);
+
+impl Durations {
+    fn of(trace: &Trace) -> Self {
+        let mut least: HashMap<(FunctionId, u32), u64> = HashMap::new();
+        for op in &trace.ops {
+            if let Some(duration) = duration_ns(op) {
+                let known = least.entry((op.function, op.shape)).or_insert(u64::MAX);
+                *known = duration.min(*known);
+            }
+        }
+        Self(least)
+    }
+
+    /// The least time of the op at a place; 0 if none is known.
+    fn least_ns(&self, timeline: &Timeline<'_>, unrolled: &Unrolled, place: usize) -> u64 {
+        let seqs = unrolled.counterparts_of(place).flatten();
+        let counterparts = seqs.filter_map(|seq| timeline.op(seq));
+        let least = counterparts.filter_map(duration_ns).min();
+        let own = unrolled.ops.get(place).and_then(|op| timeline.op(op.seq));
+        let alike = || self.0.get(&own.map(|op| (op.function, op.shape))?).copied();
+        least.or_else(alike).unwrap_or(0)
+    }
+}
+
+/// An op's time on the device, if it has one.
+fn duration_ns(op: &Op) -> Option<u64> {
+    (op.end_ns.0 != 0).then(|| op.end_ns.0.saturating_sub(op.start_ns.0))
+}
+
+/// An op's time without its migrations.
+fn compute_ns(least: u64, demanded: &[Span], profile: &Profile) -> f64 {
     let moved = demanded.iter().map(Span::bytes).sum();
     (float(least) - transfer_ns(moved, profile.fault_gbps)).max(0.0)
 }

@@ -354,6 +354,7 @@ impl Run {
             unconverted_peak_bytes: UNCONVERTED_BYTES,
             drops: Drops::default(),
             check: None,
+            unasked_ops: 0,
         };
         self.trace
     }

@@ -20,6 +20,7 @@ use crate::matcher::{Matcher, Ran, Timed as OpTimed, Waiting};
 use crate::order::InOrder;
 use crate::paging;
 use crate::places::{Piece, Places};
+use crate::sampling::{Asked, Pace};
 use crate::told::{Timed, Told, TrackedAlloc};
 use crate::wire::OpRecord;
 
@@ -65,6 +66,8 @@ pub(crate) struct Assembler {
     totals: Totals,
     pieces: Vec<Piece>,
     timed: Vec<OpTimed>,
+    /// Which of processor and device is behind.
+    pub(crate) pace: Pace,
 }
 
 impl Assembler {
@@ -90,6 +93,7 @@ impl Assembler {
             totals: Totals::default(),
             pieces: Vec::new(),
             timed: Vec::new(),
+            pace: Pace::default(),
         }
     }
 
@@ -218,11 +222,14 @@ impl Assembler {
             self.say_allocs_behind_a_gap(out);
         }
         self.matcher.run(last, &mut self.timed);
-        out.extend(self.timed.drain(..).map(|timed| Event::OpTime {
-            op: timed.op,
-            start_ns: timed.start,
-            end_ns: timed.end,
-        }));
+        for timed in self.timed.drain(..) {
+            self.pace.see(timed.issued, timed.start);
+            out.push(Event::OpTime {
+                op: timed.op,
+                start_ns: timed.start,
+                end_ns: timed.end,
+            });
+        }
         self.say_paging(last, out);
     }
 
@@ -323,9 +330,13 @@ impl Assembler {
             name_hash: if kernel { known.name_hash } else { 0 },
             bytes: record.payload_bytes,
             records: record.records,
-            early: record.early,
         };
-        self.matcher.issued(record.stream, waiting);
+        match record.asked {
+            Asked::Yes => self.matcher.issued(record.stream, waiting),
+            Asked::Doubtful => self.matcher.balance.doubtful(&record.records),
+            Asked::No => {}
+        }
+        self.totals.unasked_ops += u64::from(record.asked != Asked::Yes);
         let op = Op {
             kind: record.kind,
             stream: record.stream,
@@ -507,7 +518,7 @@ mod tests {
             shape: 0,
             records: DeviceRecords::one(OpKind::Kernel),
             payload_bytes: 0,
-            early: false,
+            asked: Asked::Yes,
             pointers: vec![Pointer {
                 alloc: AllocId(0),
                 offset: seq,

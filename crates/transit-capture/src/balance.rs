@@ -1,9 +1,5 @@
 //! The check of hooks against the device: which expected records came, and which came that nobody
 //! expected. Kept by kind, since as many lost as unseen would look like agreement.
-//!
-//! Copies between pageable memory and that of managed pools have no record of CUPTI's (H200, driver
-//! 580.159.04, 40 of 40; of `cuMemAllocManaged` memory they have theirs). They are counted as
-//! missing: what the driver does instead is not known, nor whether it always does.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
@@ -57,8 +53,8 @@ pub(crate) struct Balance {
     other: PerKind,
     /// Expected somewhere: ops on streams that CUPTI has not numbered, further devices of a launch.
     owed: PerKind,
-    /// Taken by ops issued before CUPTI ran, which may have been the next op's.
-    borrowed: PerKind,
+    /// Of ops issued while CUPTI was being turned on or off: they may come or not.
+    doubtful: PerKind,
     open_launches: u64,
     names: HashMap<u64, Unseen>,
     /// Any record came at all.
@@ -79,27 +75,36 @@ impl Balance {
         self.last_issued = self.last_issued.max(op.issued);
         if op.records.open {
             self.open_launches += u64::from(op.kind == OpKind::Graph);
-        } else if !op.early {
+        } else {
             add(&mut self.hooked, &per_kind(&op.records));
         }
     }
 
     /// Where an op's records will show is not known.
     pub(crate) fn placeless(&mut self, op: &Waiting) {
-        if !op.records.open && !op.early {
+        if !op.records.open {
             add(&mut self.owed, &per_kind(&op.records));
+        }
+    }
+
+    /// An op was issued of which nobody knows whether its records will come. Those of an open graph
+    /// cannot be told in number, so after one nothing counts as unseen.
+    pub(crate) fn doubtful(&mut self, records: &DeviceRecords) {
+        if records.open {
+            self.doubtful = [u64::MAX; KIND_COUNT];
+        }
+        let expected = per_kind(records);
+        for (place, count) in self.doubtful.iter_mut().zip(expected) {
+            *place = place.saturating_add(count);
         }
     }
 
     /// An op and its records.
     pub(crate) fn matched(&mut self, op: &Waiting, group: &Group) {
         self.heard = true;
-        if op.records.open || op.early {
+        if op.records.open {
             add(&mut self.hooked, &group.records);
             add(&mut self.confirmed, &group.records);
-            if op.early {
-                add(&mut self.borrowed, &group.records);
-            }
             return;
         }
         let expected = per_kind(&op.records);
@@ -168,13 +173,13 @@ impl Balance {
             let let_pass = other.min(allowed);
             allowed -= let_pass;
             let unseen = of(&self.unseen) + other - let_pass;
+            let unseen = unseen.saturating_sub(of(&self.doubtful));
             let paid = unseen.min(of(&self.owed));
             let hooked = of(&self.hooked);
             let confirmed = of(&self.confirmed) + paid;
-            let missing = hooked.saturating_sub(confirmed);
             *counted = Counted {
                 hooked,
-                confirmed: confirmed + missing.min(of(&self.borrowed)),
+                confirmed,
                 unseen: unseen - paid,
             };
         }

@@ -448,7 +448,7 @@ impl Capture {
         let issued = wire::Issued {
             raw_ns,
             void: result != 0,
-            early: raw_ns < started.since_ns.load(Ordering::Relaxed),
+            asked: started.turns.asked(raw_ns),
         };
         self.rings.with_own(|ring| {
             wire::push(ring, op, issued);
@@ -644,6 +644,16 @@ impl Capture {
         }
     }
 
+    /// Turns CUPTI's records of kernels, sets and copies on or off, unless another tool has CUPTI.
+    pub(crate) fn turn_records(&self, on: bool) {
+        if let Some(started) = self.started()
+            && let Some(session) = &started.session
+        {
+            let now = || started.issue.read(&started.clock);
+            started.turns.turn(now, || session.take_work(on));
+        }
+    }
+
     /// A checkpoint is on disk.
     pub(crate) fn checkpoint_made(&self, number: u64) {
         lock(&self.control).made = number;
@@ -677,6 +687,13 @@ impl Capture {
     /// Memsets and copies in the window that were no ops.
     pub(crate) fn passed_in_window(&self) -> u64 {
         passed_transfers().saturating_sub(self.passed_before.load(Ordering::Acquire))
+    }
+
+    /// Whether no op may go without its times: it was asked for, or memory moves.
+    pub(crate) fn times_every_op(&self) -> bool {
+        let config = self.config();
+        let moves = config.card_bytes.is_some() || config.faults || transit_hook::oversubscribed();
+        moves || config.all_times
     }
 
     /// Whether CUPTI was started, and agreed.

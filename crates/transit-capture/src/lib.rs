@@ -36,6 +36,7 @@ mod order;
 mod paging;
 mod places;
 mod ring;
+mod sampling;
 mod settle;
 mod size_limit;
 mod start;

@@ -40,8 +40,6 @@ pub(crate) struct Waiting {
     pub(crate) bytes: u64,
     /// What CUPTI should report for it.
     pub(crate) records: DeviceRecords,
-    /// CUPTI was not running when it was issued: a record may come or not.
-    pub(crate) early: bool,
 }
 
 /// Device work of one driver call.
@@ -69,6 +67,7 @@ pub(crate) struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timed {
     pub(crate) op: OpSeq,
+    pub(crate) issued: Nanos,
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
 }
@@ -232,6 +231,7 @@ impl Lane {
                     balance.matched(&op, &group);
                     out.push(Timed {
                         op: op.op,
+                        issued: op.issued,
                         start: group.ran.start,
                         end: group.ran.end,
                     });
@@ -376,7 +376,6 @@ mod tests {
                     },
                     _ => DeviceRecords::one(kind),
                 },
-                early: false,
             },
         );
     }
@@ -520,7 +519,6 @@ mod tests {
             name_hash: 0,
             bytes: 0,
             records: DeviceRecords::default(),
-            early: false,
         };
         matcher.issued(StreamId(0), empty);
         issue(&mut matcher, 1, OpKind::Graph, 0, 0);
@@ -547,7 +545,6 @@ mod tests {
                 name_hash: 0,
                 bytes: 0,
                 records,
-                early: false,
             };
             matcher.issued(stream, waiting);
         }
@@ -581,7 +578,6 @@ mod tests {
                 open: true,
                 ..DeviceRecords::default()
             },
-            early: false,
         };
         matcher.issued(StreamId(0), open);
         for _ in 0..17 {

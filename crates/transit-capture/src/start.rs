@@ -2,7 +2,7 @@
 //! thread started. Whatever fails costs that part of the recording, never the job.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use transit_format::trace::model::Header;
@@ -16,6 +16,7 @@ use crate::clock::{Clock, IssueClock};
 use crate::config::Config;
 use crate::cupti::Session;
 use crate::file::TraceFile;
+use crate::sampling::Turns;
 use crate::size_limit::without_size_signal;
 use crate::writer::{Outcome, WriterThread, block_signals, restore_signals};
 
@@ -27,8 +28,8 @@ pub(crate) struct Started {
     pub(crate) session: Option<Session>,
     /// CUPTI records.
     pub(crate) running: AtomicBool,
-    /// Since when, on the trace's clock; later than everything until then, 0 without CUPTI.
-    pub(crate) since_ns: AtomicU64,
+    /// Which ops it is asked for.
+    pub(crate) turns: Turns,
     /// It does so for kernels, memsets and copies.
     pub(crate) working: AtomicBool,
     /// CUPTI tells of transfers.
@@ -57,7 +58,7 @@ pub(crate) fn open_cupti(config: &Config, opens_now: bool) -> Started {
         issue: IssueClock::default(),
         session,
         running: AtomicBool::new(false),
-        since_ns: AtomicU64::new(if session.is_some() { u64::MAX } else { 0 }),
+        turns: Turns::new(session.is_none()),
         working: AtomicBool::new(false),
         paging: AtomicBool::new(false),
         note,
@@ -72,14 +73,16 @@ impl Started {
     /// Starts CUPTI's records; says and returns what is missing.
     pub(crate) fn run(&self, config: &Config) -> Option<String> {
         let session = self.session.as_ref()?;
-        let outcome = session.start(config.faults);
+        let mut outcome = Ok(None);
+        let now = || self.issue.read(&self.clock);
+        self.turns
+            .turn(now, || outcome = session.start(config.faults));
         self.working.store(outcome.is_ok(), Ordering::Release);
         let note = match outcome {
             Ok(None) => None,
             Ok(Some(failure)) => Some(format!("no migrations: {failure}")),
             Err(failure) => Some(format!("no migrations and no kernel times: {failure}")),
         };
-        self.since_ns.store(self.clock.read(), Ordering::Release);
         self.running.store(true, Ordering::Release);
         self.paging.store(note.is_none(), Ordering::Release);
         if let Some(note) = &note {

@@ -15,6 +15,7 @@ use transit_format::trace::model::{OpKind, Pointer};
 use transit_hook::{DeviceRecords, OpCall};
 
 use crate::ring::Ring;
+use crate::sampling::Asked;
 
 const FIXED_WORDS: usize = 5;
 /// Further words of an op and of each of its pointers, at most.
@@ -28,8 +29,9 @@ const FLAG_VOID: u64 = 1;
 const FLAG_OPEN: u64 = 2;
 /// Word 5 is there.
 const FLAG_MORE: u64 = 4;
-/// CUPTI was not running yet.
-const FLAG_EARLY: u64 = 8;
+/// [`Asked::Doubtful`] and [`Asked::No`].
+const FLAG_DOUBTFUL: u64 = 8;
+const FLAG_UNASKED: u64 = 16;
 
 /// An op as the writer thread sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +41,8 @@ pub(crate) struct OpRecord {
     pub(crate) kind: OpKind,
     /// The driver refused it: it takes its number and nothing else.
     pub(crate) void: bool,
-    /// It was issued before CUPTI ran: there may be no record of it.
-    pub(crate) early: bool,
+    /// Whether CUPTI has a record of it.
+    pub(crate) asked: Asked,
     /// When it was issued, on the trace's clock.
     pub(crate) raw_ns: u64,
     pub(crate) stream: StreamId,
@@ -89,8 +91,8 @@ pub(crate) struct Issued {
     pub(crate) raw_ns: u64,
     /// The driver refused it.
     pub(crate) void: bool,
-    /// CUPTI was not running yet.
-    pub(crate) early: bool,
+    /// Whether CUPTI has a record of it.
+    pub(crate) asked: Asked,
 }
 
 /// Writes `op` into `ring`. False if the ring was full.
@@ -98,7 +100,7 @@ pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, issued: Issued) -> bool {
     let Issued {
         raw_ns,
         void,
-        early,
+        asked,
     } = issued;
     let pointers = if void { &[][..] } else { op.pointers };
     let pointers = pointers.get(..MOST_POINTERS).unwrap_or(pointers);
@@ -113,7 +115,11 @@ pub(crate) fn push(ring: &Ring, op: &OpCall<'_>, issued: Issued) -> bool {
     let flags = (u64::from(void) * FLAG_VOID)
         | (u64::from(op.records.open) * FLAG_OPEN)
         | (u64::from(more != 0) * FLAG_MORE)
-        | (u64::from(early) * FLAG_EARLY);
+        | match asked {
+            Asked::Yes => 0,
+            Asked::Doubtful => FLAG_DOUBTFUL,
+            Asked::No => FLAG_UNASKED,
+        };
     let count = pointers.len() as u64;
     room.put(op.seq.0);
     room.put(raw_ns);
@@ -185,7 +191,11 @@ pub(crate) fn decode(words: &[u64]) -> Option<OpRecord> {
         seq: OpSeq(seq),
         kind,
         void: flags & FLAG_VOID != 0,
-        early: flags & FLAG_EARLY != 0,
+        asked: match flags & (FLAG_DOUBTFUL | FLAG_UNASKED) {
+            0 => Asked::Yes,
+            FLAG_UNASKED => Asked::No,
+            _ => Asked::Doubtful,
+        },
         raw_ns,
         stream: StreamId(low(place)),
         function: FunctionId(high(place)),
@@ -225,7 +235,7 @@ mod tests {
         let issued = Issued {
             raw_ns: 99,
             void,
-            early: void,
+            asked: if void { Asked::Doubtful } else { Asked::No },
         };
         assert!(push(&ring, op, issued));
         let mut words = Vec::new();
@@ -251,6 +261,7 @@ mod tests {
         let op = sample(&pointers);
         let back = round_trip(&op, false);
         assert_eq!((back.seq, back.kind, back.void), (op.seq, op.kind, false));
+        assert_eq!(back.asked, Asked::No);
         assert_eq!((back.stream, back.function), (op.stream, op.function));
         assert_eq!((back.shape, back.raw_ns), (op.shape, 99));
         assert_eq!(
@@ -264,7 +275,7 @@ mod tests {
         });
         assert_eq!(back.pointers, expected);
         let void = round_trip(&op, true);
-        assert!(void.void && void.early && void.pointers.is_empty());
+        assert!(void.void && void.asked == Asked::Doubtful && void.pointers.is_empty());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::collect::Collected;
 use crate::cupti::handed_over;
 use crate::file::TraceFile;
 use crate::ring::Ring;
+use crate::sampling::{Budget, Taken};
 use crate::told::Timed;
 use crate::wire;
 
@@ -62,6 +63,10 @@ pub(crate) struct WriterThread {
     flush_cost: Duration,
     last_estimate: Instant,
     opened: bool,
+    budget: Budget,
+    taken: Taken,
+    taking: bool,
+    last_budget: Instant,
 }
 
 impl WriterThread {
@@ -90,6 +95,10 @@ impl WriterThread {
             flush_cost: Duration::ZERO,
             last_estimate: now,
             opened: false,
+            budget: Budget::default(),
+            taken: Taken::default(),
+            taking: true,
+            last_budget: now,
         })
     }
 
@@ -112,6 +121,7 @@ impl WriterThread {
             self.capture.compare_clocks();
             let came = self.gather();
             pause = if came { BUSY } else { QUIET };
+            self.keep_to_budget();
             let block_due = wake != Wake::Timer || self.last_block.elapsed() >= BLOCK;
             let stuck = block_due && self.assembler.stuck();
             self.assembler.advance(stuck, false, &mut self.events);
@@ -142,6 +152,7 @@ impl WriterThread {
             while ring.take(&mut self.words, wire::length) {
                 came = true;
                 if let Some(op) = wire::decode(&self.words) {
+                    self.taken.count(&op);
                     self.assembler.op(op);
                 }
             }
@@ -169,6 +180,22 @@ impl WriterThread {
                 .push(self.assembler.mark_now(MarkKind::WindowBegin));
         }
         came
+    }
+
+    /// Turns CUPTI's records off where they have cost enough, and on again. Where anything migrates,
+    /// or may, every op keeps its times: a transfer belongs to the op that ran.
+    fn keep_to_budget(&mut self) {
+        let elapsed = self.last_budget.elapsed();
+        self.last_budget = Instant::now();
+        let taken = std::mem::take(&mut self.taken);
+        let hidden = self.assembler.pace.device_behind();
+        let wanted = self.budget.wanted(elapsed, taken, hidden)
+            || self.migrations > 0
+            || self.capture.times_every_op();
+        if wanted != self.taking && self.capture.records_come() && !handed_over() {
+            self.taking = wanted;
+            self.capture.turn_records(wanted);
+        }
     }
 
     fn flush(&mut self, forced: bool) -> bool {

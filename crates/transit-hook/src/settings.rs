@@ -19,6 +19,7 @@
 //! | `TRANSIT_ITERATIONS` | recorder: length of the window | unset |
 //! | `TRANSIT_MAX_BYTES` | recorder: size at which the trace ends | unset |
 //! | `TRANSIT_HBM_LIMIT_BYTES` | recorder: size of the emulated card | unset |
+//! | `TRANSIT_ALL_TIMES` | recorder: set and not `0`: device times of every op, whatever that costs | unset |
 //! | `TRANSIT_FAULTS` | recorder: set and not `0`: fault and remote-map records | unset |
 //! | `TRANSIT_PLAN` | replayer: plan file, a path template | unset |
 //! | `TRANSIT_STATS_JSON` | replayer: file for the exit statistics | unset |
@@ -67,6 +68,8 @@ pub struct Settings {
     pub max_bytes: Option<u64>,
     /// `TRANSIT_HBM_LIMIT_BYTES`.
     pub hbm_limit_bytes: Option<u64>,
+    /// `TRANSIT_ALL_TIMES`.
+    pub all_times: bool,
     /// `TRANSIT_FAULTS`.
     pub faults: bool,
     /// `TRANSIT_PLAN`.
@@ -122,6 +125,7 @@ impl Settings {
             iterations,
             max_bytes,
             hbm_limit_bytes,
+            all_times: flag("TRANSIT_ALL_TIMES"),
             faults: flag("TRANSIT_FAULTS"),
             plan: text("TRANSIT_PLAN"),
             stats_json: text("TRANSIT_STATS_JSON"),

@@ -247,8 +247,13 @@ fn losses(runs: &[Run]) -> Vec<String> {
         notes.push(format!("{}: {lost} lost while recording.", run.label));
     }
     for run in runs.iter().filter(|run| run.untimed_ops > 0) {
+        let why = if run.unasked_ops > 0 {
+            "were not timed (ops are timed in bursts unless recorded with --all-times)"
+        } else {
+            "lack device times"
+        };
         notes.push(format!(
-            "{}: {} of {} ops lack device times; times, and what goes by time, may be off.",
+            "{}: {} of {} ops {why}; times, and what goes by time, may be off.",
             run.label,
             units::count(run.untimed_ops),
             units::count(run.ops)

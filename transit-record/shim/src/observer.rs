@@ -128,6 +128,9 @@ fn last_line(outcome: &Outcome, settled: Option<SettleCounts>) -> String {
             totals.hooked_ops
         ),
     };
+    if let Some(note) = totals.sampled() {
+        text += &format!("; {note}");
+    }
     if let Some(counts) = settled {
         text += &format!(
             "; card settled after {} ops, {} put off, {} MiB evicted",

@@ -26,7 +26,7 @@ use record::{KERNEL, MEMCPY, MEMSET, UNIFIED_MEMORY, UmConfig};
 
 /// First API version whose records carry graph ids.
 const OLDEST: u32 = 14;
-const KINDS: [u32; 4] = [KERNEL, MEMSET, MEMCPY, UNIFIED_MEMORY];
+const WORK: [u32; 3] = [KERNEL, MEMSET, MEMCPY];
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: hand over buffers with unfinished records too.
 const FORCED: u32 = 1;
 
@@ -95,7 +95,7 @@ impl Session {
             on_request,
             on_complete
         )?;
-        for kind in [KERNEL, MEMSET, MEMCPY] {
+        for kind in WORK {
             self.enable(kind)?;
         }
         share::started(*self);
@@ -168,14 +168,32 @@ impl Session {
     }
 
     fn disable_all(&self) {
-        for kind in KINDS {
-            let _ = call!(
-                self.library.disable,
-                "cuptiActivityDisable",
-                "disabling",
-                kind
-            );
-        }
+        WORK.into_iter()
+            .chain([UNIFIED_MEMORY])
+            .for_each(|kind| self.disable(kind));
+    }
+
+    fn disable(&self, kind: u32) {
+        let _ = call!(
+            self.library.disable,
+            "cuptiActivityDisable",
+            "disabling",
+            kind
+        );
+    }
+
+    /// Takes records of kernels, sets and copies from here on, or none. Once [started](Self::start);
+    /// from one thread.
+    pub(crate) fn take_work(&self, on: bool) {
+        share::unless_handed_over(|| {
+            for kind in WORK {
+                if on {
+                    let _ = self.enable(kind);
+                } else {
+                    self.disable(kind);
+                }
+            }
+        });
     }
 
     /// Makes CUPTI hand over what it has: finished buffers, or with `forced` all of them. Blocks

@@ -8,7 +8,8 @@ use std::mem::offset_of;
 
 use cudarc::cupti::sys::{
     CUpti_ActivityKernel9 as Kernel, CUpti_ActivityMemcpy6 as Memcpy,
-    CUpti_ActivityMemset4 as Memset, CUpti_ActivityUnifiedMemoryCounter2 as Um,
+    CUpti_ActivityMemcpyPtoP4 as PeerCopy, CUpti_ActivityMemset4 as Memset,
+    CUpti_ActivityUnifiedMemoryCounter2 as Um,
 };
 use transit_format::plan::name_hash;
 use transit_format::trace::model::OpKind;
@@ -21,6 +22,9 @@ pub(super) const MEMSET: u32 = 2;
 const SERIAL_KERNEL: u32 = 3;
 /// `CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL`.
 pub(super) const KERNEL: u32 = 10;
+/// `CUPTI_ACTIVITY_KIND_MEMCPY2`: copies between devices, and those between the host and memory of a
+/// managed pool (H200, CUPTI 13.0, 2026-12-01). Comes where [`MEMCPY`] is asked for.
+const PEER_COPY: u32 = 22;
 /// `CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER`.
 pub(super) const UNIFIED_MEMORY: u32 = 25;
 
@@ -136,6 +140,7 @@ impl Prefix<'_> {
 const KERNEL_BYTES: usize = offset_of!(Kernel, graphId) + 4;
 const MEMSET_BYTES: usize = offset_of!(Memset, graphId) + 4;
 const MEMCPY_BYTES: usize = offset_of!(Memcpy, graphId) + 4;
+const PEER_COPY_BYTES: usize = offset_of!(PeerCopy, graphId) + 4;
 const UM_BYTES: usize = size_of::<Um>();
 
 /// Reads the record at `at`.
@@ -149,6 +154,7 @@ pub(super) unsafe fn read(at: *const u8) -> Record {
         KERNEL | SERIAL_KERNEL => KERNEL_BYTES,
         MEMSET => MEMSET_BYTES,
         MEMCPY => MEMCPY_BYTES,
+        PEER_COPY => PEER_COPY_BYTES,
         UNIFIED_MEMORY => UM_BYTES,
         _ => return Record::Other,
     };
@@ -180,6 +186,18 @@ pub(super) unsafe fn read(at: *const u8) -> Record {
             name_hash: 0,
             name: 0,
             bytes: prefix.u64(offset_of!(Memcpy, bytes)),
+        }),
+        PEER_COPY => timed(Work {
+            kind: OpKind::Memcpy,
+            start: prefix.u64(offset_of!(PeerCopy, start)),
+            end: prefix.u64(offset_of!(PeerCopy, end)),
+            context: prefix.u32(offset_of!(PeerCopy, contextId)),
+            stream: prefix.u32(offset_of!(PeerCopy, streamId)),
+            correlation: prefix.u32(offset_of!(PeerCopy, correlationId)),
+            graph: prefix.u32(offset_of!(PeerCopy, graphId)),
+            name_hash: 0,
+            name: 0,
+            bytes: prefix.u64(offset_of!(PeerCopy, bytes)),
         }),
         _ => timed(kernel(&prefix)),
     }

@@ -3,8 +3,8 @@
 //! moment one begins: the job's own profiler must not come out empty because of us.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use transit_hook::{log, neighbours};
 
@@ -18,6 +18,8 @@ const MULTIPLE_SUBSCRIBERS: u32 = 39;
 
 static RUNNING: OnceLock<Session> = OnceLock::new();
 static HANDED_OVER: AtomicBool = AtomicBool::new(false);
+/// Held by whoever turns records on or off: what is off must stay off once another has CUPTI.
+static TURNING: Mutex<()> = Mutex::new(());
 
 /// Whether another tool has CUPTI now.
 pub(crate) fn handed_over() -> bool {
@@ -102,11 +104,22 @@ pub(super) fn started(session: Session) {
     neighbours::before_another_registers(give_way);
 }
 
+/// Does `turn`, some microseconds' work, unless another tool has CUPTI.
+pub(super) fn unless_handed_over(turn: impl FnOnce()) {
+    let _held = TURNING.lock().unwrap_or_else(PoisonError::into_inner);
+    if !handed_over() {
+        turn();
+    }
+}
+
 /// Takes what CUPTI has for us and ends our part. The other's registration is passed on after.
 fn give_way(who: &str) {
     let Some(session) = RUNNING.get() else { return };
-    if HANDED_OVER.swap(true, Ordering::AcqRel) {
-        return;
+    {
+        let _held = TURNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if HANDED_OVER.swap(true, Ordering::AcqRel) {
+            return;
+        }
     }
     session.hand_over_buffers(false);
     session.disable_all();

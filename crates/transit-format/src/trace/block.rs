@@ -7,7 +7,8 @@
 //!  4      2  format version
 //!  6      1  kind: 1 header, 2 events, 3 end
 //!  7      1  flags: 1 pointers are referred to by recency (see `section/references.rs`), 2 totals
-//!            carry the check of hooks against CUPTI
+//!            carry the check of hooks against CUPTI, 4 and the number of ops that CUPTI was not
+//!            asked to time
 //!  8      4  sequence number of the block (0 is the header block)
 //! 12      4  bytes of the body
 //! 16      4  CRC-32 of header (this field 0) and body
@@ -189,6 +190,8 @@ pub(super) struct BlockHeader {
     pub(super) kind: Kind,
     pub(super) by_recency: bool,
     pub(super) checked: bool,
+    /// Totals say how many ops CUPTI was not asked to time; else it was asked for all.
+    pub(super) sampled: bool,
     pub(super) sequence: u32,
     pub(super) counts: Counts,
     pub(super) before: Before,
@@ -201,7 +204,9 @@ impl BlockHeader {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
-        let flags = u8::from(self.by_recency) | (u8::from(self.checked) << 1);
+        let flags = u8::from(self.by_recency)
+            | (u8::from(self.checked) << 1)
+            | (u8::from(self.sampled) << 2);
         bytes.extend([self.kind.code(), flags]);
         bytes.extend(self.sequence.to_le_bytes());
         bytes.extend(body_bytes.to_le_bytes());
@@ -256,7 +261,7 @@ impl BlockHeader {
             return Err(flaw(format!("unknown block kind {code}")));
         };
         let flags = header.get(7).copied().unwrap_or_default();
-        if flags > 3 {
+        if flags > 7 {
             let what = format!("block flags {flags:#x} are unknown to this build");
             return Err(Flaw::new(FlawKind::Newer, "block header", what));
         }
@@ -288,6 +293,7 @@ impl BlockHeader {
                 kind,
                 by_recency: flags & 1 != 0,
                 checked: flags & 2 != 0,
+                sampled: flags & 4 != 0,
                 sequence: u32_at(header, 8),
                 counts,
                 before,
@@ -485,6 +491,7 @@ mod tests {
             kind: Kind::Events,
             by_recency: true,
             checked: true,
+            sampled: true,
             sequence: 3,
             counts,
             before,

@@ -302,6 +302,23 @@ pub struct Totals {
     /// Hooks against CUPTI, by kind. `None` where it cannot be made: without CUPTI, where another
     /// tool takes its records, in traces from before it was kept, and in parts of a trace.
     pub check: Option<Check>,
+    /// Ops that have no device times because CUPTI was not asked for them: its records are taken in
+    /// bursts where they would slow the job.
+    pub unasked_ops: u64,
+}
+
+impl Totals {
+    /// Says that ops were timed in bursts, if they were.
+    #[must_use]
+    pub fn sampled(&self) -> Option<String> {
+        let timed = self.ops.saturating_sub(self.unasked_ops);
+        (self.unasked_ops > 0).then(|| {
+            format!(
+                "{timed} of {} ops timed, in bursts, to spare the job (--all-times: all)",
+                self.ops
+            )
+        })
+    }
 }
 
 /// Anything the recorder hands to the writer, in order.

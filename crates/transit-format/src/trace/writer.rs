@@ -198,6 +198,7 @@ impl<W: Write> Writer<W> {
             kind,
             by_recency: true,
             checked: true,
+            sampled: self.block.sampled(),
             sequence: self.sequence,
             counts: self.block.counts(),
             before: self.before,

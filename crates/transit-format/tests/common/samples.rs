@@ -201,6 +201,7 @@ fn totals() -> Totals {
             open_launches: 2,
             unseen_kernels: vec![("_Z6hiddenPf".to_owned(), 3)],
         }),
+        unasked_ops: 0,
     }
 }
 

@@ -63,6 +63,12 @@ pub fn cut(trace: &Trace, part: Part, name: &str) -> Trace {
         kept.totals.hooked_ops = kept.ops.iter().filter(hooked).count() as u64;
         let timed = kept.ops.iter().filter(hooked).filter(|op| op.end_ns.0 > 0);
         kept.totals.cupti_ops = timed.count() as u64;
+        if trace.totals.unasked_ops > 0 {
+            // Which ops were not asked for is not on record, only how many.
+            kept.totals.hooked_ops = kept.totals.cupti_ops;
+            let untimed = kept.ops.iter().filter(|op| op.end_ns.0 == 0).count() as u64;
+            kept.totals.unasked_ops = untimed.min(trace.totals.unasked_ops);
+        }
         kept.totals.check = None;
     }
     kept

@@ -289,7 +289,8 @@ fn verdict(facts: &TraceFacts) -> String {
     );
     let by_iteration = &facts.untimed_by_iteration;
     let bad = by_iteration.iter().filter(|count| **count > 0).count();
-    if !check.complete() && !by_iteration.is_empty() {
+    let lost = !check.complete() && totals.unasked_ops == 0;
+    if lost && !by_iteration.is_empty() {
         text += &format!(
             "; every op has its record in {} of {} iterations",
             by_iteration.len() - bad,
@@ -341,9 +342,10 @@ fn checks(facts: &TraceFacts) -> String {
         let share = 100.0 * converted as f64 / (converted + other) as f64;
         format!("{share:.1} % of the peak device bytes are managed")
     };
-    let timed = match facts.untimed_ops {
-        0 => "of every op".to_owned(),
-        none => format!("missing for {}", units::counted(none, "op", "ops")),
+    let timed = match (facts.untimed_ops, totals.sampled()) {
+        (0, _) => "of every op".to_owned(),
+        (_, Some(note)) => note,
+        (none, None) => format!("missing for {}", units::counted(none, "op", "ops")),
     };
     table::facts(&[
         ("self-check", counted),

@@ -82,6 +82,8 @@ pub struct Run {
     pub ops: u64,
     /// Those whose time on the device is unknown.
     pub untimed_ops: u64,
+    /// Ops of the whole traces that CUPTI was not asked for.
+    pub unasked_ops: u64,
 }
 
 /// Measures the traces of one run.
@@ -123,6 +125,7 @@ fn rank(run: &mut Run, trace: &Trace, samples: &mut Vec<Sample>) {
     let allocated = totals.converted_peak_bytes + totals.unconverted_peak_bytes;
     run.peak_allocated_bytes = run.peak_allocated_bytes.max(allocated);
     let drops = &totals.drops;
+    run.unasked_ops += totals.unasked_ops;
     run.dropped += drops.ops + drops.cupti + drops.unplaced + drops.bad_times;
     let replayed = residency::replay(trace, &steady);
     run.peak_is_exact &= replayed.peak_chunk_bytes.is_some();
@@ -201,9 +204,12 @@ pub fn measure(trace: &Trace, windows: &[Window]) -> Vec<Sample> {
 fn of_ops(trace: &Trace, window: &Window) -> Sample {
     let ops = trace.ops.get(window.first_op..window.end_op).unwrap_or(&[]);
     let timed = ops.iter().filter(|op| op.end_ns.0 > op.start_ns.0);
+    let busy: Vec<(u64, u64)> = timed.map(|op| (op.start_ns.0, op.end_ns.0)).collect();
+    // A lost record or two do not matter; a step of which CUPTI was asked for a part has no busy time.
+    let whole = busy.len() * 100 >= ops.len() * 99;
     Sample {
         step_ns: window.duration_ns() as f64,
-        busy_ns: union_ns(timed.map(|op| (op.start_ns.0, op.end_ns.0)).collect()),
+        busy_ns: if whole { union_ns(busy) } else { f64::NAN },
         launches: ops.len() as f64,
         ..Sample::default()
     }
@@ -236,7 +242,8 @@ fn union_ns(mut list: Vec<(u64, u64)>) -> f64 {
 
 fn medians(samples: &[Sample]) -> Sample {
     let of = |field: fn(&Sample) -> f64| {
-        let mut values: Vec<f64> = samples.iter().map(field).collect();
+        let values = samples.iter().map(field);
+        let mut values: Vec<f64> = values.filter(|value| !value.is_nan()).collect();
         values.sort_by(f64::total_cmp);
         let middle = values.len() / 2;
         let at = |place: usize| values.get(place).copied().unwrap_or(0.0);

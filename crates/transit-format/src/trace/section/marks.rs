@@ -5,7 +5,8 @@
 //! totals  nine varints: ops, CUPTI ops, hooked ops, converted peak bytes, unconverted
 //!         peak bytes, then drops: ops, CUPTI, unplaced, bad times; with flag 2 of the block header,
 //!         an optional check: hooked, confirmed and unseen for each of kernels, memsets and copies,
-//!         launches of open graphs, unseen kernels (list of name and count)
+//!         launches of open graphs, unseen kernels (list of name and count); with flag 4 then the
+//!         number of ops that CUPTI was not asked to time
 //! ```
 
 use super::super::block::Flaw;
@@ -78,8 +79,15 @@ pub(super) fn put_totals(sink: &mut Sink, totals: &Totals) {
         bad_times,
     } = totals.drops;
     sink.put((ops, cupti, unplaced, bad_times));
-    sink.put(totals.check.is_some());
-    let Some(check) = &totals.check else { return };
+    put_check(sink, totals.check.as_ref());
+    if totals.unasked_ops > 0 {
+        sink.put(totals.unasked_ops);
+    }
+}
+
+fn put_check(sink: &mut Sink, check: Option<&Check>) {
+    sink.put(check.is_some());
+    let Some(check) = check else { return };
     for counted in [check.kernels, check.memsets, check.memcpys] {
         sink.put((counted.hooked, counted.confirmed, counted.unseen));
     }
@@ -110,7 +118,11 @@ fn get_check(source: &mut Source<'_>) -> Result<Option<Check>, Flaw> {
 }
 
 /// Reads totals.
-pub(super) fn get_totals(source: &mut Source<'_>, checked: bool) -> Result<Totals, Flaw> {
+pub(super) fn get_totals(
+    source: &mut Source<'_>,
+    checked: bool,
+    sampled: bool,
+) -> Result<Totals, Flaw> {
     source.enter("totals");
     let (ops, cupti_ops, hooked_ops) = source.get()?;
     let (converted_peak_bytes, unconverted_peak_bytes) = source.get()?;
@@ -129,6 +141,7 @@ pub(super) fn get_totals(source: &mut Source<'_>, checked: bool) -> Result<Total
         unconverted_peak_bytes,
         drops,
         check: if checked { get_check(source)? } else { None },
+        unasked_ops: if sampled { source.get()? } else { 0 },
     })
 }
 
@@ -162,6 +175,7 @@ mod tests {
                 hooked_ops,
                 converted_peak_bytes: converted,
                 unconverted_peak_bytes: unconverted,
+                unasked_ops: d % 3,
                 drops: Drops { ops: a, cupti: b, unplaced: c, bad_times: d },
                 check: (a % 2 == 0).then(|| Check {
                     memsets: Counted { hooked: b, confirmed: c, unseen: d },
@@ -169,13 +183,15 @@ mod tests {
                     ..Check::default()
                 }),
             };
-            exercise(&totals, |sink| put_totals(sink, &totals), |source| get_totals(source, true));
+            exercise(&totals, |sink| put_totals(sink, &totals), |source| {
+                get_totals(source, true, totals.unasked_ops > 0)
+            });
         }
 
         #[test]
         fn noise_does_no_harm(bytes in noise(), count in 0_usize..300) {
             let _ = read_all(&bytes, |source| get_marks(source, count));
-            let _ = read_all(&bytes, |source| get_totals(source, true));
+            let _ = read_all(&bytes, |source| get_totals(source, true, true));
         }
     }
 }

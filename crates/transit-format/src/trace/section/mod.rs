@@ -70,6 +70,12 @@ impl Events {
         self.totals = None;
     }
 
+    /// Whether the totals have ops that CUPTI was not asked to time.
+    pub(super) fn sampled(&self) -> bool {
+        let totals = self.totals.as_ref();
+        totals.is_some_and(|totals| totals.unasked_ops > 0)
+    }
+
     /// The body of an events block.
     pub(super) fn encode(&self) -> Result<Body, String> {
         let mut sink = Sink::default();
@@ -108,7 +114,7 @@ impl Events {
         let marks = marks::get_marks(source, counts.marks as usize)?;
         let totals = match counts.totals {
             0 => None,
-            _ => Some(marks::get_totals(source, header.checked)?),
+            _ => Some(marks::get_totals(source, header.checked, header.sampled)?),
         };
         reading.finish()?;
         Ok(Self {
