@@ -4,7 +4,10 @@
 //! 33 to 58 ms and a kernel 40 to 57, against 10 on `cuMemAlloc`'s memory; populated first, they take
 //! what they take there.
 //!
-//! One prefetch populates, on a stream of ours, so that it waits for nothing of the job's. The call
+//! One prefetch populates, on the legacy stream as long as no other stream of the job's waits for that,
+//! else on a stream of ours: in a process with managed memory every further stream costs each small
+//! kernel 120 ns (300 of 2.3 us in a graph: 691 us with one stream, 727 with two, used or not; same
+//! GPU and day), so none is made without need. The call
 //! does the work: 4.6 us a MiB and 12 more (20 us for an allocation of 2 MiB in all, where
 //! `cuMemAlloc` takes 47; 2,300 for 512 MiB, 170). A free right behind it is the driver's to order.
 //!
@@ -22,7 +25,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::driver::{Driver, Handle};
 use crate::own_streams::OwnStreams;
-use crate::{ceiling, state};
+use crate::{ceiling, state, streams};
 
 static STREAMS: OwnStreams = OwnStreams::new();
 static POPULATED_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +40,11 @@ pub(crate) fn populate(driver: &Driver, device: u32, address: u64, bytes: u64) {
         return;
     }
     let done = driver.relaxed(|| {
-        let stream = STREAMS.current(driver)?;
+        let stream = if streams::legacy_is_by_itself() {
+            streams::LEGACY
+        } else {
+            STREAMS.current(driver)?
+        };
         driver
             .mem_prefetch_to_device(address, bytes, device, stream)
             .ok()

@@ -37,8 +37,8 @@ macro_rules! for_each_hook {
             cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2colWide,
             cuTensorMapReplaceAddress,
             // streams and waiting
-            cuStreamDestroy_v2, cuStreamSynchronize, cuStreamSynchronize_ptsz, cuCtxSynchronize,
-            cuCtxSynchronize_v2, cuEventSynchronize, cuStreamBeginCapture, cuStreamBeginCapture_ptsz,
+            cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamSynchronize,
+            cuStreamSynchronize_ptsz, cuCtxSynchronize, cuCtxSynchronize_v2, cuEventSynchronize, cuStreamBeginCapture, cuStreamBeginCapture_ptsz,
             cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph,
             cuStreamBeginCaptureToGraph_ptsz, cuStreamEndCapture, cuStreamEndCapture_ptsz,
             // answers about memory

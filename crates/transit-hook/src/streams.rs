@@ -4,7 +4,7 @@
 //! current context; a per-thread default stream also by its thread.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::observer::StreamInfo;
 use crate::state;
 
 /// `CU_STREAM_LEGACY`.
-const LEGACY: Handle = 1;
+pub(crate) const LEGACY: Handle = 1;
 /// `CU_STREAM_PER_THREAD`.
 const PER_THREAD: Handle = 2;
 
@@ -39,6 +39,9 @@ thread_local! {
 
 /// Contexts that have ended. Their handles come again for others.
 static CONTEXTS_GONE: AtomicU32 = AtomicU32::new(0);
+
+/// A stream that waits for the legacy stream, and makes it wait, has been made or used.
+static BOUND: AtomicBool = AtomicBool::new(false);
 
 /// Captures under way in the process: the length of [`UNDER_WAY`], for the launch path.
 static CAPTURES: AtomicU32 = AtomicU32::new(0);
@@ -78,6 +81,16 @@ fn by_context(driver: &Driver, handle: Handle) -> Stream {
     }
 }
 
+/// A stream is made, or used, that waits for the legacy stream and makes it wait.
+pub(crate) fn bound_to_legacy() {
+    BOUND.store(true, Ordering::Relaxed);
+}
+
+/// Whether what is put into the legacy stream makes no other stream of the job's wait.
+pub(crate) fn legacy_is_by_itself() -> bool {
+    !BOUND.load(Ordering::Relaxed)
+}
+
 /// The handle by which calls without the per-thread suffix mean the same stream.
 #[inline]
 pub(crate) fn canonical(handle: Handle, per_thread: bool) -> Handle {
@@ -102,7 +115,10 @@ fn mine(driver: &Driver, context: Handle) -> Stream {
     let key = (context.rotate_left(20) ^ thread) | 2;
     let stream = match KNOWN.get(key) {
         Some(stream) => *stream,
-        None => first_use(driver, PER_THREAD, context, key),
+        None => {
+            bound_to_legacy();
+            first_use(driver, PER_THREAD, context, key)
+        }
     };
     MINE.with(|mine| mine.set((gone, Some(stream))));
     stream
@@ -192,6 +208,9 @@ fn change_captures<T>(change: impl FnOnce(&mut Vec<(Handle, Handle)>) -> T) -> T
 
 /// A capture is about to begin on a stream of `context`.
 pub(crate) fn capture_began(stream: Handle, context: Handle) {
+    if stream == PER_THREAD {
+        bound_to_legacy();
+    }
     change_captures(|captures| captures.push((stream, context)));
 }
 

@@ -1,4 +1,6 @@
-//! Streams that end, waits and captures.
+//! Streams that begin and end, waits and captures.
+
+use core::ffi::{c_int, c_uint};
 
 use super::stub;
 use crate::driver::{Handle, NOT_FOUND, SUCCESS};
@@ -6,6 +8,8 @@ use crate::hooks::{Hook, real};
 use crate::ops::hooked;
 use crate::{state, streams};
 
+stub!(cuStreamCreate, none, create::<false>);
+stub!(cuStreamCreateWithPriority, none, create::<true>);
 stub!(cuStreamDestroy_v2, none, destroy);
 stub!(cuStreamSynchronize, none, wait::<0>);
 stub!(cuStreamSynchronize_ptsz, none, wait::<1>);
@@ -20,6 +24,29 @@ stub!(cuStreamBeginCaptureToGraph, none, begin::<4>);
 stub!(cuStreamBeginCaptureToGraph_ptsz, none, begin::<5>);
 stub!(cuStreamEndCapture, none, end::<false>);
 stub!(cuStreamEndCapture_ptsz, none, end::<true>);
+
+/// The second form has a priority, which the first does not read.
+unsafe extern "C" fn create<const PRIORITY: bool>(
+    stream: *mut Handle,
+    flags: c_uint,
+    priority: c_int,
+) -> u32 {
+    type Real = unsafe extern "C" fn(*mut Handle, c_uint, c_int) -> u32;
+    const NON_BLOCKING: c_uint = 1;
+    let hook = if PRIORITY {
+        Hook::cuStreamCreateWithPriority
+    } else {
+        Hook::cuStreamCreate
+    };
+    let Some(real) = real!(hook, Real) else {
+        return NOT_FOUND;
+    };
+    if flags & NON_BLOCKING == 0 {
+        streams::bound_to_legacy();
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real(stream, flags, priority) }
+}
 
 unsafe extern "C" fn destroy(stream: Handle) -> u32 {
     let Some(real) = real!(

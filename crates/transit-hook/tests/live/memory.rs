@@ -61,8 +61,18 @@ fn prefetch(turn: &Turn) -> [u64; 5] {
 }
 
 #[test]
-fn what_is_converted_is_populated_on_a_stream_of_ours_in_a_mode_that_ruins_no_capture() {
+fn what_is_converted_is_populated_where_the_job_does_not_wait_and_no_capture_is_ruined() {
     let turn = turn();
+    let create: unsafe extern "C" fn(*mut usize, u32) -> u32 = call(wrappers::cuStreamCreate);
+    let mut stream = 0;
+    // SAFETY: a live local.
+    assert_eq!(unsafe { create(&raw mut stream, 1) }, 0);
+    let address = turn.alloc(2 * MIB).unwrap();
+    // The legacy stream, unless another test has made a stream that waits for it.
+    assert!([1, 0x5001].contains(&prefetch(&turn)[3]));
+    assert_eq!(turn.free(address), 0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { create(&raw mut stream, 0) }, 0);
     let exchange: unsafe extern "C" fn(*mut c_int) -> u32 = {
         let real = turn.real(c"cuThreadExchangeStreamCaptureMode");
         // SAFETY: the fake's function of that signature.
