@@ -12,8 +12,9 @@ mod support;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use support::{CHUNK, Job, Made};
-use transit_format::ids::{AllocId, OpSeq, StreamId};
+use transit_format::ids::{AllocId, Nanos, OpSeq, StreamId};
 use transit_format::plan::model::{Action, Plan};
+use transit_format::trace::Trace;
 use transit_format::trace::model::{Direction, Fault, Migration};
 use transit_plan::build::{Options, Study, study};
 use transit_plan::compose::step_bytes;
@@ -522,6 +523,53 @@ fn migrations_go_to_the_op_that_ran_or_the_recorder_named() {
     let live: Vec<AllocId> = by_time.live_at(OpSeq(0)).map(|(alloc, _)| alloc).collect();
     let all: HashSet<AllocId> = live.iter().copied().collect();
     assert_eq!(all.len(), timed.trace.allocs.len());
+}
+
+/// Recordings have device times of bursts of ops only, where all of them would slow the job.
+fn without_times(made: &Made, ops: std::ops::Range<usize>) -> Trace {
+    let mut trace = made.trace.clone();
+    for op in &mut trace.ops[ops] {
+        (op.start_ns, op.end_ns) = (Nanos(0), Nanos(0));
+    }
+    trace
+}
+
+#[test]
+fn an_op_that_was_not_timed_takes_the_time_of_its_kind() {
+    let job = Job::default();
+    let made = job.make();
+    let options = Options {
+        hbm_bytes: Some(hbm_of(job.total_chunks() + 10)),
+        ..Options::default()
+    };
+    let compute_ns = |trace: &Trace| study(trace, "", &options, |_| ()).unwrap().compute_ns;
+    let whole = compute_ns(&made.trace);
+    let ops = made.trace.ops.len();
+    let first_third = without_times(&made, ops / 3..ops);
+    assert!(whole > 0.0);
+    assert_eq!(
+        compute_ns(&first_third),
+        whole,
+        "the steady iterations had none"
+    );
+    assert_eq!(compute_ns(&without_times(&made, 0..ops)), 0.0, "not known");
+}
+
+#[test]
+fn a_transfer_in_a_stretch_without_device_times_goes_by_the_hosts_clock() {
+    let (job, _) = oversubscribed(141);
+    let made = job.make();
+    let ops = made.trace.ops.len();
+    let partly = without_times(&made, ops / 3..ops * 2 / 3);
+    let (whole, partly) = (Timeline::new(&made.trace), Timeline::new(&partly));
+    let mut compared = 0;
+    for place in 0..made.trace.migrations.len() {
+        let one = whole.op_of_migration(place).unwrap();
+        let other = partly.op_of_migration(place).unwrap();
+        assert!(one.abs_diff(other) <= 1, "{place}: {one} and {other}");
+        compared += u32::from((ops / 3..ops * 2 / 3).contains(&(one as usize)));
+    }
+    assert!(compared > 100, "{compared}");
 }
 
 #[test]
