@@ -68,7 +68,7 @@ pub fn without_phase(timeline: &Timeline<'_>, policy: Policy, meta: Meta, shape:
         let end = OpSeq(u64::from(timeline.op_count()));
         for (alloc, entry) in timeline
             .live_at(end)
-            .filter(|(_, e)| e.managed || e.converted)
+            .filter(|(_, e)| (e.managed || e.converted) && !e.pooled)
         {
             let span = Span {
                 alloc,

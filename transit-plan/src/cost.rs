@@ -93,15 +93,16 @@ impl Basis {
             + transfer_ns(counts.evicted_bytes, evict_gbps)
             + transfer_ns(counts.prefetch_bytes, profile.prefetch_gbps)
             + calls_us * 1e3;
-        let mut dtoh = counts.evicted_bytes;
         if policy == Policy::Advise {
-            exposed = transfer_ns(counts.zero_copy_bytes, profile.zero_copy_gbps);
-            dtoh = 0;
+            // What pools hold goes on migrating.
+            exposed = transfer_ns(counts.zero_copy_bytes, profile.zero_copy_gbps)
+                + transfer_ns(counts.demand_bytes, profile.fault_gbps)
+                + transfer_ns(counts.evicted_bytes, profile.evict_full_gbps);
         }
         Prediction {
             migrating_faults: whole(float(counts.demand_bytes) / self.bytes_per_fault),
             htod_bytes: counts.demand_bytes + counts.prefetch_bytes,
-            dtoh_bytes: dtoh,
+            dtoh_bytes: counts.evicted_bytes,
             zero_copy_bytes: counts.zero_copy_bytes,
             prefetch_calls: counts.prefetch_calls,
             peak_resident_bytes: u64::from(counts.peak_chunks) * CHUNK_BYTES,

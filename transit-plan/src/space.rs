@@ -21,6 +21,7 @@ pub struct Space {
     first_chunk: Vec<u32>,
     bytes: Vec<u64>,
     owner: Vec<(AllocId, u32)>,
+    pooled: Vec<bool>,
 }
 
 /// Part of a chunk: bit `i` is its `i`-th group.
@@ -41,6 +42,7 @@ impl Space {
             let managed = entry.managed || entry.converted;
             let alive = entry.at_op < to && timeline.freed_at(alloc) > from;
             space.bytes.push(entry.bytes);
+            space.pooled.push(entry.pooled);
             if !managed || !alive {
                 space.first_chunk.push(NONE);
                 continue;
@@ -76,6 +78,13 @@ impl Space {
         }
         let count = u32::try_from(self.alloc_bytes(alloc).div_ceil(CHUNK_BYTES)).unwrap_or(0);
         first..first + count
+    }
+
+    /// Whether a chunk is of a pool's memory, which takes no advice.
+    #[must_use]
+    pub fn is_pooled(&self, chunk: u32) -> bool {
+        let owner = self.owner.get(index(chunk));
+        owner.is_some_and(|(alloc, _)| self.pooled.get(alloc.index()) == Some(&true))
     }
 
     /// The groups a span lies in, chunk by chunk.
@@ -182,6 +191,7 @@ mod tests {
             first_chunk: vec![0],
             bytes: vec![5 << 20],
             owner: (0..3).map(|place| (AllocId(0), place)).collect(),
+            pooled: vec![false],
         }
     }
 

@@ -137,6 +137,7 @@ impl Run {
             bytes,
             converted: true,
             managed: true,
+            pooled: false,
             caller: "libtrainer.so".into(),
             at_op: OpSeq(self.trace.ops.len() as u64),
             at_ns: Nanos(self.now_ns),

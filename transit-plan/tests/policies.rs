@@ -472,6 +472,31 @@ fn advise_speaks_at_the_midpoint_and_emulates_until_then() {
     }
 }
 
+/// The driver refuses advice on memory of stream-ordered pools.
+#[test]
+fn advise_keeps_pools_on_the_card_and_counts_what_does_not_fit_as_migrating() {
+    let (job, card) = oversubscribed(141);
+    let advise = |pooled: fn(usize) -> bool| {
+        let mut made = job.make();
+        for (place, alloc) in made.trace.allocs.iter_mut().enumerate() {
+            alloc.pooled = pooled(place);
+        }
+        let found = build(&made, card, Options::default());
+        let built = found.built.iter().find(|one| one.policy == Policy::Advise);
+        let built = built.unwrap();
+        let prediction = built.prediction.clone().unwrap();
+        (prediction, built.notes.clone())
+    };
+    let (none, _) = advise(|_| false);
+    let (activations, notes) = advise(|place| place % 5 == 4);
+    assert_eq!((activations.htod_bytes, activations.dtoh_bytes), (0, 0));
+    assert!(activations.zero_copy_bytes >= none.zero_copy_bytes && notes.is_empty());
+    let (all, notes) = advise(|_| true);
+    assert!(all.htod_bytes > 0 && all.dtoh_bytes > 0 && all.zero_copy_bytes == 0);
+    assert!(all.exposed_ns > none.exposed_ns);
+    assert!(notes.iter().any(|note| note.contains("pools")), "{notes:?}");
+}
+
 #[test]
 fn what_fits_needs_no_step() {
     let job = Job::default();

@@ -264,6 +264,7 @@ impl Assembler {
                             device: alloc.device,
                             converted: alloc.converted,
                             managed: alloc.managed,
+                            pooled: alloc.pooled,
                             caller: alloc.caller.to_owned(),
                             at_op,
                             at_ns,
@@ -502,6 +503,7 @@ mod tests {
                 device: 0,
                 converted: true,
                 managed: true,
+                pooled: false,
                 caller: "",
             }),
         );

@@ -355,6 +355,7 @@ impl Capture {
             device: allocation.device,
             converted: allocation.converted,
             managed: allocation.managed,
+            pooled: allocation.pool != 0,
             caller: allocation.caller,
         }));
         if self.config().skip_ops == 0 && self.phase.load(Ordering::Acquire) == WAITING {

@@ -38,6 +38,7 @@ pub(crate) struct TrackedAlloc {
     pub(crate) device: u32,
     pub(crate) converted: bool,
     pub(crate) managed: bool,
+    pub(crate) pooled: bool,
     pub(crate) caller: &'static str,
 }
 

@@ -4,6 +4,9 @@
 //! So the card should hold then what is touched most. Left to faults it holds what migrated last,
 //! temporaries among it; beyond the paper, what is touched most in an iteration is fetched right
 //! before the advice (not with `--paper-literal`). Later iterations find it there.
+//!
+//! Memory of stream-ordered pools takes no advice (the driver refuses it), so what of it is not on the
+//! card goes on migrating: it comes first among what is fetched.
 
 use std::collections::HashSet;
 
@@ -58,8 +61,14 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
     }
     walk.iteration(&mut |walk: &mut Walk<'_>, place| {
         for touch in walk.inputs.touches.touched(place) {
-            let remote = touch.mask & !walk.card.mask(touch.chunk);
-            walk.counts.zero_copy_bytes += mask_bytes(remote);
+            let remote = mask_bytes(touch.mask & !walk.card.mask(touch.chunk));
+            if walk.inputs.space.is_pooled(touch.chunk) {
+                // It takes the place of its like, which go for it.
+                walk.counts.demand_bytes += remote;
+                walk.counts.evicted_bytes += remote;
+            } else {
+                walk.counts.zero_copy_bytes += remote;
+            }
         }
     });
     walk.counts.peak_chunks = walk.counts.peak_chunks.max(first_peak);
@@ -69,6 +78,13 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
             "{} ops before the midpoint touch more than the card holds by themselves",
             walk.too_large.len()
         ));
+    }
+    if walk.counts.demand_bytes > 0 {
+        notes.push(
+            "memory of stream-ordered pools takes no advice, and not all of it fits: the rest goes on \
+             migrating"
+                .to_owned(),
+        );
     }
     Outcome {
         plans_evictions: inputs.emulate,
@@ -100,7 +116,12 @@ fn hottest(inputs: &Inputs<'_>) -> Vec<bool> {
     let mut heat = vec![0_u64; index(inputs.space.chunks())];
     for touch in inputs.touches.touched.iter().flatten() {
         if let Some(heat) = heat.get_mut(index(touch.chunk)) {
-            *heat += mask_bytes(touch.mask);
+            let bytes = mask_bytes(touch.mask);
+            *heat = heat.saturating_add(if inputs.space.is_pooled(touch.chunk) {
+                u64::MAX / 2
+            } else {
+                bytes
+            });
         }
     }
     let mut order: Vec<usize> = (0..heat.len())

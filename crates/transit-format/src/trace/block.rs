@@ -510,7 +510,7 @@ mod tests {
             BlockHeader::decode(&content).unwrap(),
             (filled(), &b"body"[..])
         );
-        assert_eq!(content[..12], *b"TRTB\x01\x00\x02\x03\x03\x00\x00\x00");
+        assert_eq!(content[..12], *b"TRTB\x01\x00\x02\x07\x03\x00\x00\x00");
         assert_eq!((u32_at(&content, 36), u32_at(&content, 56)), (5, 1));
         assert_eq!((u32_at(&content, 60), u32_at(&content, 76)), (11, 1 << 8));
     }

@@ -103,6 +103,8 @@ pub struct Alloc {
     pub converted: bool,
     /// Whether it is managed memory at all.
     pub managed: bool,
+    /// Whether it came from a stream-ordered pool: such memory can be fetched, and takes no advice.
+    pub pooled: bool,
     /// File name of the library that asked, empty if unknown.
     pub caller: String,
     /// Ops issued in the process before this allocation.

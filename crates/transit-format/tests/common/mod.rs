@@ -153,6 +153,7 @@ pub fn made(events: u64, seed: u64, keep: Keep) -> Made {
             device: 1,
             converted: true,
             managed: true,
+            pooled: false,
             caller: "libc10_cuda.so".into(),
             at_op: OpSeq(0),
             at_ns: Nanos(number * 50_000),

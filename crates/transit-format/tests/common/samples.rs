@@ -95,6 +95,7 @@ fn alloc(number: u32) -> Alloc {
         device: number % 2,
         converted: number != 1,
         managed: number != 2,
+        pooled: false,
         caller: if number == 2 {
             String::new()
         } else {

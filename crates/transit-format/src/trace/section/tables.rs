@@ -5,7 +5,7 @@
 //! streams     per stream: kind varint (0 legacy, 1 per-thread, 2 created), device, turn varints
 //! allocs      callers varint, then each distinct caller as text; columns address (signed,
 //!             difference), bytes (unsigned), device (unsigned), flags (unsigned: 1 converted,
-//!             2 managed), caller (unsigned), at_op (signed, difference), at_ns (same)
+//!             2 managed, 4 of a pool), caller (unsigned), at_op (signed, difference), at_ns (same)
 //! frees       columns alloc, at_op, at_ns (all signed, difference)
 //! ```
 //!
@@ -88,7 +88,10 @@ pub(super) fn put_allocs(sink: &mut Sink, allocs: &[Alloc]) {
     put_unsigned(sink, &column(&|alloc| u64::from(alloc.device)));
     put_unsigned(
         sink,
-        &column(&|alloc| u64::from(alloc.converted) | u64::from(alloc.managed) << 1),
+        &column(&|alloc| {
+            let (managed, pooled) = (u64::from(alloc.managed), u64::from(alloc.pooled));
+            u64::from(alloc.converted) | managed << 1 | pooled << 2
+        }),
     );
     put_unsigned(sink, &column(&caller_of));
     put_delta(sink, allocs.iter().map(|alloc| alloc.at_op.0));
@@ -133,7 +136,7 @@ pub(super) fn get_allocs(source: &mut Source<'_>, count: usize) -> Result<Vec<Al
         let Some(caller) = named else {
             return Err(source.flaw(format!("caller {caller} of {caller_count}")));
         };
-        if flags > 3 {
+        if flags > 7 {
             return Err(source.flaw(format!("unknown allocation flags {flags:#x}")));
         }
         allocs.push(Alloc {
@@ -142,6 +145,7 @@ pub(super) fn get_allocs(source: &mut Source<'_>, count: usize) -> Result<Vec<Al
             device: narrow(source, device, "device")?,
             converted: flags & 1 != 0,
             managed: flags & 2 != 0,
+            pooled: flags & 4 != 0,
             caller: (*caller).to_owned(),
             at_op: OpSeq(at_op),
             at_ns: Nanos(at_ns),
@@ -186,16 +190,19 @@ mod tests {
 
     fn alloc() -> impl Strategy<Value = Alloc> {
         let caller = prop_oneof![Just(""), Just("libc10_cuda.so"), Just("libcublas.so.13")];
-        (any::<[u64; 4]>(), any::<u32>(), any::<[bool; 2]>(), caller).prop_map(
-            |([address, bytes, at_op, at_ns], device, [converted, managed], caller)| Alloc {
-                address,
-                bytes,
-                device,
-                converted,
-                managed,
-                caller: caller.to_owned(),
-                at_op: OpSeq(at_op),
-                at_ns: Nanos(at_ns),
+        (any::<[u64; 4]>(), any::<u32>(), any::<[bool; 3]>(), caller).prop_map(
+            |([address, bytes, at_op, at_ns], device, [converted, managed, pooled], caller)| {
+                Alloc {
+                    address,
+                    bytes,
+                    device,
+                    converted,
+                    managed,
+                    pooled,
+                    caller: caller.to_owned(),
+                    at_op: OpSeq(at_op),
+                    at_ns: Nanos(at_ns),
+                }
             },
         )
     }
