@@ -210,15 +210,21 @@ fn an_allocation_during_a_capture_leaves_it_whole_and_the_threads_mode_as_it_was
 
 #[test]
 fn a_driver_that_refuses_costs_the_first_uses_and_nothing_else() {
-    // The job itself makes one stream, and neither of the other calls; ours come after its own.
+    // The job itself makes one stream, and neither of the other calls; a stream of ours comes after it,
+    // and only where the legacy stream would make the job's wait.
     let failing = [
-        ("SOFTGPU_FAULTS", "cuMemPrefetchAsync@1:801", 1),
-        ("SOFTGPU_FAULTS", "cuStreamCreate@2:2", 1),
-        ("SOFTGPU_MISSING", "cuThreadExchangeStreamCaptureMode", 6),
+        ("use", "SOFTGPU_FAULTS", "cuMemPrefetchAsync@1:801", 1),
+        ("blocking", "SOFTGPU_FAULTS", "cuStreamCreate@2:2", 1),
+        (
+            "use",
+            "SOFTGPU_MISSING",
+            "cuThreadExchangeStreamCaptureMode",
+            6,
+        ),
     ];
-    for (name, fault, refused) in failing {
+    for (way, name, fault, refused) in failing {
         let gpu = SoftGpu::new(PLENTY_BYTES).unwrap();
-        let job = Job::on(gpu.with(name, fault), "use");
+        let job = Job::on(gpu.with(name, fault), way);
         let bare = job.bare();
         good(&bare);
         let recorded = job.record(&[]);

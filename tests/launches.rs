@@ -145,7 +145,7 @@ fn a_job_of_many_small_launches_is_timed_in_bursts() {
         let command = command.args(options).arg("-o").arg(&path).arg("--");
         let run = command.arg(&program).output().unwrap();
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
-        assert_eq!(run.stdout, b"16440.0 16440.0\n", "{said}");
+        assert_eq!(run.stdout, b"16320.0 16320.0\n", "{said}");
         let trace = open(&path);
         let totals = &trace.totals;
         assert!(totals.check.as_ref().unwrap().complete(), "{said}");
