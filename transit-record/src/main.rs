@@ -65,10 +65,6 @@ struct Arguments {
     /// Impose a card of this size by evicting after each op (slow); 0 records what each op touches
     #[arg(long, value_name = "SIZE", value_parser = size::card_bytes)]
     hbm_limit: Option<u64>,
-    /// Time every op on the device. Else, where nothing migrates and the processor sets the job's
-    /// pace, ops are timed in bursts that cost 2 % of the time at most
-    #[arg(long)]
-    all_times: bool,
     /// Record page faults and remote mappings too, those of first uses among them
     #[arg(long)]
     faults: bool,
@@ -167,7 +163,6 @@ fn prepare(arguments: &Arguments, output: &str, shim: &Path) -> Result<Job, Fail
         }
     }
     let flags = [
-        ("TRANSIT_ALL_TIMES", arguments.all_times),
         ("TRANSIT_FAULTS", arguments.faults),
         ("TRANSIT_NO_OVERSUBSCRIBE", arguments.no_oversubscribe),
         ("TRANSIT_QUIET", arguments.quiet),

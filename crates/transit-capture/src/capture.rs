@@ -690,11 +690,11 @@ impl Capture {
         passed_transfers().saturating_sub(self.passed_before.load(Ordering::Acquire))
     }
 
-    /// Whether no op may go without its times: it was asked for, or memory moves.
+    /// Whether no op may go without its times: bursts were not asked for, or memory moves.
     pub(crate) fn times_every_op(&self) -> bool {
         let config = self.config();
         let moves = config.card_bytes.is_some() || config.faults || transit_hook::oversubscribed();
-        moves || config.all_times
+        moves || !config.bursts
     }
 
     /// Whether CUPTI was started, and agreed.

@@ -21,8 +21,9 @@ pub struct Config {
     pub card_bytes: Option<u64>,
     /// Fault and remote-map records too.
     pub faults: bool,
-    /// Device times of every op, whatever that costs the job.
-    pub all_times: bool,
+    /// Device times in bursts, where those of every op would slow the job. An experiment, see
+    /// `sampling.rs`.
+    pub bursts: bool,
     /// Smallest request that is converted, for the header.
     pub min_convert_bytes: u64,
     /// Policy and plan of a replayed run, for the header.
@@ -44,7 +45,7 @@ impl Config {
             max_bytes: settings.max_bytes,
             card_bytes: settings.hbm_limit_bytes,
             faults: settings.faults || settings.hbm_limit_bytes.is_some(),
-            all_times: settings.all_times,
+            bursts: settings.bursts,
             min_convert_bytes: settings.min_bytes,
             replayed_policy: None,
             notes: Vec::new(),

@@ -38,7 +38,8 @@ macro_rules! for_each_hook {
             cuTensorMapReplaceAddress,
             // streams and waiting
             cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamSynchronize,
-            cuStreamSynchronize_ptsz, cuCtxSynchronize, cuCtxSynchronize_v2, cuEventSynchronize, cuStreamBeginCapture, cuStreamBeginCapture_ptsz,
+            cuStreamSynchronize_ptsz, cuCtxSynchronize, cuCtxSynchronize_v2, cuEventSynchronize,
+            cuStreamBeginCapture, cuStreamBeginCapture_ptsz,
             cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph,
             cuStreamBeginCaptureToGraph_ptsz, cuStreamEndCapture, cuStreamEndCapture_ptsz,
             // answers about memory

@@ -19,7 +19,7 @@
 //! | `TRANSIT_ITERATIONS` | recorder: length of the window | unset |
 //! | `TRANSIT_MAX_BYTES` | recorder: size at which the trace ends | unset |
 //! | `TRANSIT_HBM_LIMIT_BYTES` | recorder: size of the emulated card | unset |
-//! | `TRANSIT_ALL_TIMES` | recorder: set and not `0`: device times of every op, whatever that costs | unset |
+//! | `TRANSIT_BURSTS` | recorder, an experiment: set and not `0`: device times in bursts where those of every op would slow the job | unset |
 //! | `TRANSIT_FAULTS` | recorder: set and not `0`: fault and remote-map records | unset |
 //! | `TRANSIT_PLAN` | replayer: plan file, a path template | unset |
 //! | `TRANSIT_STATS_JSON` | replayer: file for the exit statistics | unset |
@@ -68,8 +68,8 @@ pub struct Settings {
     pub max_bytes: Option<u64>,
     /// `TRANSIT_HBM_LIMIT_BYTES`.
     pub hbm_limit_bytes: Option<u64>,
-    /// `TRANSIT_ALL_TIMES`.
-    pub all_times: bool,
+    /// `TRANSIT_BURSTS`.
+    pub bursts: bool,
     /// `TRANSIT_FAULTS`.
     pub faults: bool,
     /// `TRANSIT_PLAN`.
@@ -125,7 +125,7 @@ impl Settings {
             iterations,
             max_bytes,
             hbm_limit_bytes,
-            all_times: flag("TRANSIT_ALL_TIMES"),
+            bursts: flag("TRANSIT_BURSTS"),
             faults: flag("TRANSIT_FAULTS"),
             plan: text("TRANSIT_PLAN"),
             stats_json: text("TRANSIT_STATS_JSON"),

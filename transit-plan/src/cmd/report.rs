@@ -248,7 +248,7 @@ fn losses(runs: &[Run]) -> Vec<String> {
     }
     for run in runs.iter().filter(|run| run.untimed_ops > 0) {
         let why = if run.unasked_ops > 0 {
-            "were not timed (ops are timed in bursts unless recorded with --all-times)"
+            "were not timed (recorded in bursts)"
         } else {
             "lack device times"
         };

@@ -59,18 +59,7 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
             walk.card.evict(touch.chunk);
         }
     }
-    walk.iteration(&mut |walk: &mut Walk<'_>, place| {
-        for touch in walk.inputs.touches.touched(place) {
-            let remote = mask_bytes(touch.mask & !walk.card.mask(touch.chunk));
-            if walk.inputs.space.is_pooled(touch.chunk) {
-                // It takes the place of its like, which go for it.
-                walk.counts.demand_bytes += remote;
-                walk.counts.evicted_bytes += remote;
-            } else {
-                walk.counts.zero_copy_bytes += remote;
-            }
-        }
-    });
+    walk.iteration(&mut in_place);
     walk.counts.peak_chunks = walk.counts.peak_chunks.max(first_peak);
     let mut notes = Vec::new();
     if !walk.too_large.is_empty() {
@@ -94,6 +83,21 @@ pub(super) fn plan(inputs: &Inputs<'_>) -> Outcome {
         midpoint: Some(midpoint),
         converged: true,
         notes,
+    }
+}
+
+/// After the advice: what an op touches off the card is reached in place, or migrates if it is of a
+/// pool.
+fn in_place(walk: &mut Walk<'_>, place: usize) {
+    for touch in walk.inputs.touches.touched(place) {
+        let remote = mask_bytes(touch.mask & !walk.card.mask(touch.chunk));
+        if walk.inputs.space.is_pooled(touch.chunk) {
+            // It takes the place of its like, which go for it.
+            walk.counts.demand_bytes += remote;
+            walk.counts.evicted_bytes += remote;
+        } else {
+            walk.counts.zero_copy_bytes += remote;
+        }
     }
 }
 

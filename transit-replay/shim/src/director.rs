@@ -122,7 +122,7 @@ fn capture_config(settings: &Settings, loaded: Option<&Loaded>) -> Config {
         max_bytes: settings.max_bytes,
         card_bytes,
         faults: settings.faults || card_bytes.is_some(),
-        all_times: settings.all_times,
+        bursts: settings.bursts,
         min_convert_bytes: settings.min_bytes,
         replayed_policy: policy,
         notes: plan.into_iter().chain(hash).collect(),

@@ -316,7 +316,7 @@ impl Totals {
         let timed = self.ops.saturating_sub(self.unasked_ops);
         (self.unasked_ops > 0).then(|| {
             format!(
-                "{timed} of {} ops timed, in bursts, to spare the job (--all-times: all)",
+                "{timed} of {} ops timed, in bursts (TRANSIT_BURSTS)",
                 self.ops
             )
         })
