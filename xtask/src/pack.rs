@@ -38,6 +38,10 @@ const GPU_FILES: &[&str] = &[
     "jobs/on_ranks.py",
     "selftest.cu",
     "managed_pool.cu",
+    "probes/birth.cu",
+    "probes/calls.cu",
+    "probes/records.cu",
+    "probes/turning.cu",
 ];
 
 const RUN_SH: &str = "#!/bin/sh
@@ -77,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         directory.join("lib/transit"),
         directory.join("gpu"),
     );
-    for folder in [&bin, &lib, &gpu, &gpu.join("jobs")] {
+    for folder in [&bin, &lib, &gpu, &gpu.join("jobs"), &gpu.join("probes")] {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     }
     for name in PROGRAMS {
