@@ -403,7 +403,8 @@ impl Capture {
 
     fn stamp(&'static self, op: &OpCall<'_>) -> u64 {
         let waiting = self.phase.load(Ordering::Relaxed) == WAITING;
-        if waiting && !op.capturing && op.seq.0 >= self.config().skip_ops {
+        let opens = waiting && !op.capturing && op.seq.0 >= self.config().skip_ops;
+        if opens {
             self.open(op.seq, op.device);
         }
         let open = self.phase.load(Ordering::Relaxed) == OPEN;
@@ -413,7 +414,13 @@ impl Capture {
         if op.stream_handle == PER_THREAD {
             self.number_own_stream(op);
         }
-        started.issue.read(&started.clock)
+        let raw_ns = started.issue.read(&started.clock);
+        if opens {
+            // The clock may stand still: this op is issued after CUPTI was started, not while.
+            raw_ns.max(started.turns.since_ns().saturating_add(1))
+        } else {
+            raw_ns
+        }
     }
 
     /// CUPTI tells a per-thread default stream's number only to its own thread, so where the window

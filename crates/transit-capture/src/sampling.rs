@@ -58,11 +58,16 @@ impl Turns {
         }
     }
 
+    /// When the last turn was over.
+    pub(crate) fn since_ns(&self) -> u64 {
+        self.since_ns.load(Ordering::Relaxed)
+    }
+
     /// Whether CUPTI was asked for an op issued at `raw_ns`, whose call has returned.
     #[inline]
     pub(crate) fn asked(&self, raw_ns: u64) -> Asked {
         let state = self.state.load(Ordering::Acquire);
-        if state % 2 == 1 || raw_ns <= self.since_ns.load(Ordering::Relaxed) {
+        if state % 2 == 1 || raw_ns <= self.since_ns() {
             Asked::Doubtful
         } else if state % 4 == Self::ON {
             Asked::Yes

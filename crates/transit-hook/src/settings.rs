@@ -19,7 +19,7 @@
 //! | `TRANSIT_ITERATIONS` | recorder: length of the window | unset |
 //! | `TRANSIT_MAX_BYTES` | recorder: size at which the trace ends | unset |
 //! | `TRANSIT_HBM_LIMIT_BYTES` | recorder: size of the emulated card | unset |
-//! | `TRANSIT_BURSTS` | recorder, an experiment: set and not `0`: device times in bursts where those of every op would slow the job | unset |
+//! | `TRANSIT_BURSTS` | recorder, an experiment: set and not `0`: device times in bursts | unset |
 //! | `TRANSIT_FAULTS` | recorder: set and not `0`: fault and remote-map records | unset |
 //! | `TRANSIT_PLAN` | replayer: plan file, a path template | unset |
 //! | `TRANSIT_STATS_JSON` | replayer: file for the exit statistics | unset |
