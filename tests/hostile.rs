@@ -112,3 +112,36 @@ fn a_trace_that_cannot_be_written_is_not_announced() {
     assert!(said.contains("no trace: "), "{said}");
     assert!(!trace.exists(), "{said}");
 }
+
+/// With little address space the ledger has no room for its fast table: the job runs all the same, its
+/// ops are recorded with their pointers, and it is said once why launches take longer.
+#[test]
+fn a_job_with_little_address_space_is_recorded_all_the_same() {
+    let gpu = SoftGpu::new(1 << 30).unwrap();
+    let traces = [(4_u64 << 20, 0), (1_200 << 10, 1)].map(|(most_kib, complaints)| {
+        let trace = gpu.folder().join("narrow.trace.zst");
+        let mut command = gpu.command("sh");
+        command
+            .args(["-c", "ulimit -v $0; exec \"$@\""])
+            .arg(most_kib.to_string())
+            .arg(artifacts().join("transit-record"))
+            .arg("-o")
+            .arg(&trace)
+            .arg("--")
+            .arg(artifacts().join("trainer"))
+            .args(SMALL);
+        let ran = command.output().unwrap();
+        let said = text(&ran);
+        assert!(ran.status.success(), "{most_kib}: {said}");
+        assert_eq!(
+            said.matches("little address space").count(),
+            complaints,
+            "{most_kib}: {said}"
+        );
+        let trace = transit_format::trace::Trace::open(&trace).unwrap();
+        let pointers = |op| trace.pointers_of(op).len();
+        trace.ops.iter().map(pointers).collect::<Vec<_>>()
+    });
+    assert!(traces[0].iter().any(|pointers| *pointers > 0));
+    assert!(traces.iter().all(|trace| *trace == traces[0]));
+}

@@ -6,11 +6,12 @@ mod table;
 mod tests;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use transit_format::ids::AllocId;
 
+use crate::log;
 use crate::observer::Allocation;
 use table::{Free, Range, Table};
 
@@ -98,7 +99,7 @@ pub(crate) struct Entry {
 
 #[derive(Debug, Default)]
 struct Books {
-    by_base: HashMap<u64, Entry>,
+    by_base: BTreeMap<u64, Entry>,
     free: Free,
 }
 
@@ -112,6 +113,27 @@ pub(crate) struct Ledger {
     job_managed: Sum,
     unknown_frees: AtomicU64,
     untracked: AtomicU64,
+}
+
+/// Where an allocation ends; it takes a byte at least.
+fn end_of(allocation: &Allocation) -> u64 {
+    allocation.address.saturating_add(allocation.bytes.max(1))
+}
+
+impl Books {
+    /// The entries that lie, with a byte at least, where `allocation` is now.
+    fn in_place_of(&self, allocation: &Allocation) -> Vec<u64> {
+        let base = allocation.address;
+        let reaches_in = |(_, entry): &(&u64, &Entry)| end_of(&entry.allocation) > base;
+        // Entries do not overlap.
+        let before = self.by_base.range(..base).next_back().filter(reaches_in);
+        let within = self.by_base.range(base..end_of(allocation));
+        before
+            .into_iter()
+            .chain(within)
+            .map(|(base, _)| *base)
+            .collect()
+    }
 }
 
 impl Ledger {
@@ -140,19 +162,22 @@ impl Ledger {
         }
     }
 
-    /// Enters an allocation, giving it its number. Also returns what was at its base before: a
-    /// leftover of a free that we did not see.
-    pub(crate) fn insert(&self, mut allocation: Allocation) -> (Allocation, Option<Allocation>) {
+    /// Enters an allocation, giving it its number. Also returns what lay there before, leftovers of
+    /// frees that we did not see: the driver gives no address twice.
+    pub(crate) fn insert(&self, mut allocation: Allocation) -> (Allocation, Vec<Allocation>) {
         let mut books = self.books();
         allocation.id = AllocId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let stale = self.enter(&mut books, allocation.clone());
         (allocation, stale)
     }
 
-    fn enter(&self, books: &mut Books, allocation: Allocation) -> Option<Allocation> {
-        let stale = books.by_base.remove(&allocation.address);
-        if let Some(stale) = &stale {
-            self.forget(books, stale);
+    fn enter(&self, books: &mut Books, allocation: Allocation) -> Vec<Allocation> {
+        let mut stale = Vec::new();
+        for base in books.in_place_of(&allocation) {
+            if let Some(entry) = books.by_base.remove(&base) {
+                self.forget(books, &entry);
+                stale.push(entry.allocation);
+            }
         }
         let slot = if allocation.managed {
             let range = Range {
@@ -174,7 +199,7 @@ impl Ledger {
         books
             .by_base
             .insert(allocation.address, Entry { allocation, slot });
-        stale.map(|stale| stale.allocation)
+        stale
     }
 
     /// Takes out every allocation of a context that is gone, in the order they were made.
@@ -260,6 +285,11 @@ static LEDGER: OnceLock<Ledger> = OnceLock::new();
 /// Maps the process' ledger.
 pub(crate) fn start() -> Result<&'static Ledger, &'static str> {
     let made = Ledger::new(true).ok_or("no address space for the ledger of allocations")?;
+    if made.table.whole.is_none() {
+        log::complain(format_args!(
+            "little address space (ulimit -v?): looking pointers up takes each launch longer"
+        ));
+    }
     Ok(LEDGER.get_or_init(|| made))
 }
 

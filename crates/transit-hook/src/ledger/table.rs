@@ -100,27 +100,12 @@ impl Range {
     }
 }
 
-/// What is known by granule.
-#[derive(Clone, Copy)]
-struct Granules {
-    /// Number plus one of the first slot of its chain.
-    chains: &'static [AtomicU32; GRANULES],
-    /// See [`Range::whole`]; else 0.
-    whole: &'static [AtomicU64; GRANULES],
-}
-
-impl Granules {
-    fn map() -> Option<Self> {
-        Some(Self {
-            chains: map()?,
-            whole: map()?,
-        })
-    }
-}
-
 /// The table. Edits need `&mut Free`, which lives under the ledger's lock.
 pub(super) struct Table {
-    granules: Option<Granules>,
+    /// By granule, number plus one of the first slot of its chain. `None`: no room for it.
+    chains: Option<&'static [AtomicU32; GRANULES]>,
+    /// By granule, see [`Range::whole`]; else 0. `None`: no room for it, or for the chains.
+    pub(super) whole: Option<&'static [AtomicU64; GRANULES]>,
     slots: &'static [Slot; SLOTS],
     lowest: AtomicU64,
     highest: AtomicU64,
@@ -132,11 +117,13 @@ pub(super) struct Table {
 pub(super) struct Free(VecDeque<u32>);
 
 impl Table {
-    /// Maps the table. Without room for the granules, look-ups walk the slots instead: slower,
-    /// still right. `None` if not even the slots can be had.
+    /// Maps the table. Without room for the cells of 64 bits, look-ups follow chains, without room for
+    /// those too they walk the slots: slower, still right. `None` if not even the slots can be had.
     pub(super) fn new(with_granules: bool) -> Option<Self> {
+        let chains = if with_granules { map() } else { None };
         Some(Self {
-            granules: if with_granules { Granules::map() } else { None },
+            chains,
+            whole: chains.and_then(|_| map()),
             slots: map()?,
             lowest: AtomicU64::new(u64::MAX),
             highest: AtomicU64::new(0),
@@ -159,8 +146,7 @@ impl Table {
         }
         // Below the end of all ranges, an address has a granule.
         let granule = place(address >> GRANULE_BITS) % GRANULES;
-        let whole = self.granules.as_ref();
-        let whole = whole.and_then(|granules| granules.whole.get(granule));
+        let whole = self.whole.and_then(|whole| whole.get(granule));
         let cell = whole.map_or(0, |cell| cell.load(Ordering::Acquire));
         if cell == 0 {
             return self.locate_by_chain(address);
@@ -180,11 +166,11 @@ impl Table {
         if self.outside(address) {
             return None;
         }
-        let Some(granules) = &self.granules else {
+        let Some(chains) = self.chains else {
             return self.find_by_walking(address);
         };
         let granule = address >> GRANULE_BITS;
-        let chain = granules.chains.get(place(granule))?;
+        let chain = chains.get(place(granule))?;
         let mut number = chain.load(Ordering::Acquire);
         for _ in 0..MOST_HOPS {
             let slot = self.slot(number)?;
@@ -226,9 +212,9 @@ impl Table {
         slot.next_first.store(0, Ordering::Relaxed);
         slot.next_last.store(0, Ordering::Relaxed);
         slot.version.fetch_add(1, Ordering::Release);
-        if let Some(granules) = &self.granules {
+        if let Some(chains) = self.chains {
             for granule in slot.first()..=slot.last() {
-                let Some(cell) = granules.chains.get(place(granule)) else {
+                let Some(cell) = chains.get(place(granule)) else {
                     break;
                 };
                 if let Some(next) = slot.next(granule) {
@@ -237,13 +223,22 @@ impl Table {
                 cell.store(number, Ordering::Release);
             }
             let (whole, says) = range.whole();
-            for cell in whole.filter_map(|granule| granules.whole.get(place(granule))) {
+            for cell in self.whole_cells(whole) {
                 cell.store(says, Ordering::Release);
             }
         }
         self.lowest.fetch_min(range.base, Ordering::Release);
         self.highest.fetch_max(end, Ordering::Release);
         Some(number)
+    }
+
+    /// The cells of 64 bits of some granules.
+    fn whole_cells(
+        &self,
+        granules: core::ops::Range<u64>,
+    ) -> impl Iterator<Item = &'static AtomicU64> {
+        let whole = self.whole.map(|whole| whole.as_slice()).unwrap_or(&[]);
+        granules.map_while(|granule| whole.get(place(granule)))
     }
 
     fn take_slot(&self, free: &mut Free) -> Option<u32> {
@@ -263,9 +258,9 @@ impl Table {
         let Some(slot) = self.slot(number) else {
             return;
         };
-        if let Some(granules) = &self.granules {
+        if let Some(chains) = self.chains {
             for granule in slot.first()..=slot.last() {
-                let Some(cell) = granules.chains.get(place(granule)) else {
+                let Some(cell) = chains.get(place(granule)) else {
                     break;
                 };
                 match slot.next(granule) {
@@ -276,7 +271,7 @@ impl Table {
                 }
             }
             let (whole, says) = slot.range().whole();
-            for cell in whole.filter_map(|granule| granules.whole.get(place(granule))) {
+            for cell in self.whole_cells(whole) {
                 // As above.
                 if cell.load(Ordering::Relaxed) == says {
                     cell.store(0, Ordering::Release);

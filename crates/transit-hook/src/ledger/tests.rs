@@ -16,13 +16,20 @@ fn managed(address: u64, bytes: u64) -> Allocation {
     }
 }
 
-fn both() -> [Ledger; 2] {
-    [Ledger::new(true).unwrap(), Ledger::new(false).unwrap()]
+/// With room for all of the table, without the cells of 64 bits, and for the slots alone.
+fn every_kind() -> [Ledger; 3] {
+    let mut short = Ledger::new(true).unwrap();
+    short.table.whole = None;
+    [
+        Ledger::new(true).unwrap(),
+        short,
+        Ledger::new(false).unwrap(),
+    ]
 }
 
 #[test]
 fn an_address_is_found_from_the_first_to_the_last_byte() {
-    for ledger in both() {
+    for ledger in every_kind() {
         let base = 0x7f00_0020_0000;
         let (made, _) = ledger.insert(managed(base, 5 * MIB));
         for offset in [0, 1, 2 * MIB, 4 * MIB, 5 * MIB - 1] {
@@ -42,7 +49,7 @@ fn an_address_is_found_from_the_first_to_the_last_byte() {
 
 #[test]
 fn neighbours_in_one_granule_are_told_apart_whatever_the_order_of_frees() {
-    for ledger in both() {
+    for ledger in every_kind() {
         let base = 0x7f00_0000_0000;
         let small = 64 << 10;
         for place in 0..32 {
@@ -96,16 +103,18 @@ fn a_free_of_something_unknown_changes_no_sum() {
 
 #[test]
 fn an_address_given_again_belongs_to_the_new_allocation() {
-    let ledger = Ledger::new(true).unwrap();
+    for ledger in every_kind() {
+        given_again(&ledger);
+    }
+}
+
+fn given_again(ledger: &Ledger) {
     let base = 0x7f12_0000_0000;
     let (first, _) = ledger.insert(managed(base, 8 * MIB));
     // The free was not seen.
     let (second, stale) = ledger.insert(managed(base, 2 * MIB));
-    assert_eq!(
-        stale.unwrap().id,
-        first.id,
-        "to be given back to the ceiling"
-    );
+    let stale: Vec<AllocId> = stale.iter().map(|stale| stale.id).collect();
+    assert_eq!(stale, [first.id], "to be given back to the ceiling");
     assert_ne!(first.id, second.id);
     assert_eq!(ledger.find(base).unwrap().alloc, second.id);
     assert_eq!(ledger.locate(base), Some((second.id, 0)));
@@ -115,26 +124,43 @@ fn an_address_given_again_belongs_to_the_new_allocation() {
     // Its free failed: entered again, it is another allocation.
     let gone = ledger.remove(base).unwrap();
     let (again, stale) = ledger.insert(gone);
-    assert!(stale.is_none() && again.id != second.id);
+    assert!(stale.is_empty() && again.id != second.id);
     assert_eq!(ledger.find(base).unwrap().alloc, again.id);
     assert_eq!(ledger.counters().converted_bytes, 2 * MIB);
 }
 
 #[test]
-fn what_lay_where_another_allocation_is_now_takes_nothing_of_it_along() {
-    for ledger in both() {
+fn what_lay_where_another_allocation_is_now_is_gone_whatever_it_shared_with_it() {
+    for ledger in every_kind() {
         let base = 0x7f12_0000_0000;
-        // Its free was not seen, and the new one begins within it.
-        ledger.insert(managed(base, 8 * MIB));
-        let (made, _) = ledger.insert(managed(base + 2 * MIB, 8 * MIB));
-        ledger.remove(base);
-        let inside = base + 9 * MIB;
-        assert_eq!(ledger.locate(inside), Some((made.id, 7 * MIB)));
-        let shared = base + 5 * MIB;
-        assert_eq!(ledger.locate(shared), Some((made.id, 3 * MIB)));
-        assert_eq!(ledger.find(shared).unwrap().alloc, made.id);
-        ledger.remove(base + 2 * MIB);
-        assert_eq!(ledger.locate(inside), None);
+        let next = base + 10 * MIB;
+        // Their frees were not seen: the new one ends within one granule of the old, begins within the
+        // old, ends within it, holds it, or holds two of them.
+        for (new, bytes) in [(0, 1), (2, 1), (2, 8), (3, 1), (7, 5), (0, 20), (1, 2)] {
+            let (old, _) = ledger.insert(managed(base, 8 * MIB));
+            let (other, _) = ledger.insert(managed(next, 8 * MIB));
+            let (made, stale) = ledger.insert(managed(base + new * MIB, bytes * MIB));
+            for at in (0..20 * MIB).step_by(1 << 19) {
+                let inside = (new * MIB..(new + bytes) * MIB).contains(&at);
+                let beside = at >= 10 * MIB && at < 18 * MIB && new + bytes <= 10;
+                let expected = match (inside, beside) {
+                    (true, _) => Some((made.id, at - new * MIB)),
+                    (false, true) => Some((other.id, at - 10 * MIB)),
+                    (false, false) => None,
+                };
+                assert_eq!(ledger.locate(base + at), expected, "{new} {bytes} {at}");
+                let found = ledger.find(base + at);
+                assert_eq!(found.map(|found| (found.alloc, found.offset)), expected);
+            }
+            let mut gone = vec![old.id];
+            gone.extend((new + bytes > 10).then_some(other.id));
+            let stale: Vec<AllocId> = stale.iter().map(|stale| stale.id).collect();
+            assert_eq!(stale, gone, "{new} {bytes}");
+            for base in [base, base + new * MIB, next] {
+                ledger.remove(base);
+            }
+            assert_eq!(ledger.counters().converted_bytes, 0);
+        }
     }
 }
 

@@ -180,12 +180,12 @@ pub(super) fn enter(
     tell(ledger, allocation);
 }
 
-/// Gives an allocation a number and tells the observer. What was at its base before is a leftover
-/// of a free that we did not see.
+/// Gives an allocation a number and tells the observer. What lay there before is a leftover of a
+/// free that we did not see.
 fn tell(ledger: &Ledger, allocation: Allocation) {
     let (allocation, stale) = ledger.insert(allocation);
     let observer = state::observer();
-    if let Some(stale) = stale {
+    for stale in stale {
         ceiling::freed(&stale);
         if let Some(observer) = observer {
             observer.freeing(&stale);
