@@ -159,6 +159,37 @@ fn a_job_of_many_small_launches_is_timed_in_bursts() {
     }
 }
 
+/// Ops that are under way while CUPTI is turned on or off shift no others' times and leave nothing
+/// missing or unseen: slow launches, and a window that opens while other threads launch.
+#[test]
+fn ops_under_way_while_cupti_is_turned_cost_no_other_op_its_record() {
+    let late: &[&str] = &["--skip", "20000", "--iterations", "40"];
+    let late_all = &[late, &["--all-times"]].concat();
+    for (faults, options) in [
+        ("cuGraphLaunch:1:slow2000", &[][..]),
+        ("", late),
+        ("", late_all),
+    ] {
+        let gpu = SoftGpu::new(1 << 30)
+            .unwrap()
+            .with("SOFTGPU_FAULTS", faults);
+        let cuda = gpu.folder().join("libcuda.so.1");
+        let program = compile(&gpu, "many.c", &[&cuda]);
+        let path = gpu.folder().join("many.trace.zst");
+        let mut command = gpu.command(artifacts().join("transit-record"));
+        let command = command.args(options).arg("-o").arg(&path).arg("--");
+        let run = command.arg(&program).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.stdout, b"16320.0 16320.0\n", "{said}");
+        let totals = open(&path).totals;
+        assert!(
+            totals.check.unwrap().complete(),
+            "{faults} {options:?}: {said}"
+        );
+        assert!(totals.unasked_ops < totals.ops, "{said}");
+    }
+}
+
 /// CUPTI tells of copies between the host and a managed pool as of copies between devices.
 #[test]
 fn copies_of_a_managed_pool_are_confirmed() {

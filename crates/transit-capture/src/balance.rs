@@ -173,14 +173,15 @@ impl Balance {
             let let_pass = other.min(allowed);
             allowed -= let_pass;
             let unseen = of(&self.unseen) + other - let_pass;
-            let unseen = unseen.saturating_sub(of(&self.doubtful));
+            // What is owed comes for certain, of what is doubtful perhaps nothing.
             let paid = unseen.min(of(&self.owed));
+            let unseen = (unseen - paid).saturating_sub(of(&self.doubtful));
             let hooked = of(&self.hooked);
             let confirmed = of(&self.confirmed) + paid;
             *counted = Counted {
                 hooked,
                 confirmed,
-                unseen: unseen - paid,
+                unseen,
             };
         }
         let [kernels, memsets, memcpys] = counted;

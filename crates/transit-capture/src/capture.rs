@@ -415,12 +415,13 @@ impl Capture {
             self.number_own_stream(op);
         }
         let raw_ns = started.issue.read(&started.clock);
-        if opens {
+        let raw_ns = if opens {
             // The clock may stand still: this op is issued after CUPTI was started, not while.
-            raw_ns.max(started.turns.since_ns().saturating_add(1))
+            raw_ns.max(started.turns.after_last_ns())
         } else {
             raw_ns
-        }
+        };
+        started.turns.stamp(raw_ns)
     }
 
     /// CUPTI tells a per-thread default stream's number only to its own thread, so where the window
@@ -441,22 +442,23 @@ impl Capture {
         }
     }
 
-    /// An op was issued, `raw_ns` being what [`Self::before_op`] said: records it. Does not settle;
+    /// An op was issued, `stamped` being what [`Self::before_op`] said: records it. Does not settle;
     /// see [`Self::settle`].
     #[inline]
-    pub fn after_op(&self, op: &OpCall<'_>, raw_ns: u64, result: u32) {
+    pub fn after_op(&self, op: &OpCall<'_>, stamped: u64, result: u32) {
         // What was begun in the window belongs to it, though it may have closed meanwhile: its
         // records count.
-        if raw_ns == 0 || op.capturing {
+        if stamped == 0 || op.capturing {
             return;
         }
         let Some(started) = self.started.get() else {
             return;
         };
+        let (asked, raw_ns) = started.turns.asked(stamped);
         let issued = wire::Issued {
             raw_ns,
             void: result != 0,
-            asked: started.turns.asked(raw_ns),
+            asked,
         };
         self.rings.with_own(|ring| {
             wire::push(ring, op, issued);

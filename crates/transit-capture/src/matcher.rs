@@ -93,7 +93,34 @@ impl Ready<'_> {
             group.generation < self.generation && arrivals.whole(correlation)
         })
     }
+
+    /// The first of the next [`LOOK_AHEAD`] records that is like that, with its place among them.
+    /// `Err` while what is still to come may change the answer.
+    fn search<'g>(
+        self,
+        records: impl Iterator<Item = (&'g u32, &'g Group)>,
+        like: impl Fn(&Ran) -> bool,
+    ) -> Result<Option<(usize, u32)>, StillToCome> {
+        let mut seen = 0;
+        for (place, (&correlation, group)) in records.take(LOOK_AHEAD).enumerate() {
+            if !self.has(correlation, group) {
+                return Err(StillToCome);
+            }
+            if like(&group.ran) {
+                return Ok(Some((place, correlation)));
+            }
+            seen = place + 1;
+        }
+        if seen == LOOK_AHEAD || self.arrivals.is_none() {
+            Ok(None)
+        } else {
+            Err(StillToCome)
+        }
+    }
 }
+
+/// Records that decide a search.
+struct StillToCome;
 
 enum Choice {
     Take(u32),
@@ -277,14 +304,31 @@ impl Lane {
                 continue;
             }
             if group.ran.kind == OpKind::Kernel && self.awaits(&group.ran) {
-                // It is a later op's, and so is all that follows.
-                return Choice::NoRecord;
+                // It is a later op's, and so is all that follows; or nobody's, and so is each of its
+                // name that would be left over after it.
+                let behind = self.groups.range(correlation..);
+                return match ready.search(behind, |ran| suits(op, ran)) {
+                    Err(StillToCome) => Choice::Wait,
+                    Ok(Some((_, own))) if self.fits(own + 1) > self.fits(*correlation) => {
+                        Choice::Take(own)
+                    }
+                    Ok(_) => Choice::NoRecord,
+                };
             }
-            if group.ran.kind == op.kind && (op.bytes == 0 || group.ran.bytes == op.bytes) {
+            if suits(op, &group.ran) {
                 return Choice::Take(*correlation);
             }
         }
         Choice::Wait
+    }
+
+    /// How many of the ops behind the first one find their like, one by one, in the records from
+    /// `correlation` on; all where none that came is another's.
+    fn fits(&self, correlation: u32) -> usize {
+        let records = self.groups.range(correlation..);
+        let mut pairs = self.ops.iter().skip(1).zip(records).take(LOOK_AHEAD);
+        let first = pairs.position(|(op, (_, group))| !suits(op, &group.ran));
+        first.unwrap_or(LOOK_AHEAD)
     }
 
     /// Whether one of the next kernels to be matched is of this name.
@@ -310,13 +354,9 @@ impl Lane {
         if agree(op, &group.ran) {
             return Choice::Take(first);
         }
-        let found = |(correlation, group): &(&u32, &Group)| {
-            ready.has(**correlation, group) && agree(op, &group.ran)
+        let Ok(later) = ready.search(kernels, |ran| agree(op, ran)) else {
+            return Choice::Wait;
         };
-        let later = kernels
-            .take(LOOK_AHEAD)
-            .enumerate()
-            .find(|(_, entry)| found(entry));
         let skipped_ops = self
             .ops
             .iter()
@@ -325,8 +365,8 @@ impl Lane {
             .take(LOOK_AHEAD)
             .position(|later| agree(later, &group.ran));
         match (later, skipped_ops) {
-            (Some((records, (&correlation, _))), ops) if ops.is_none_or(|ops| records <= ops) => {
-                Choice::Take(correlation)
+            (Some((records, own)), ops) if ops.is_none_or(|ops| records <= ops) => {
+                Choice::Take(own)
             }
             (_, Some(_)) => Choice::NoRecord,
             // Names that never agree say nothing: CUPTI and the driver name it differently.
@@ -338,6 +378,15 @@ impl Lane {
 /// Whether the work was over before the op was issued.
 fn before(ran: &Ran, op: &Waiting) -> bool {
     ran.end.0.saturating_add(CLOCK_ERROR_NS) < op.issued.0
+}
+
+/// Whether the work may be the op's by its kind, and by its name or bytes.
+fn suits(op: &Waiting, ran: &Ran) -> bool {
+    let alike = match op.kind {
+        OpKind::Kernel | OpKind::Graph => agree(op, ran),
+        OpKind::Memset | OpKind::Memcpy => op.bytes == 0 || ran.bytes == op.bytes,
+    };
+    ran.kind == op.kind && alike
 }
 
 fn agree(op: &Waiting, ran: &Ran) -> bool {
@@ -611,6 +660,100 @@ mod tests {
             (check.kernels, check.memcpys),
             (counted(2, 2, 1), counted(1, 1, 0))
         );
+    }
+
+    #[test]
+    fn one_record_too_many_costs_no_copy_among_kernels_of_one_name_its_own() {
+        let mut matcher = matcher();
+        // One kernel that was not expected, before rounds of three of its name and a set.
+        matcher.ran(STREAM, 1, false, ran(0, OpKind::Kernel, 50, 0));
+        for op in 0..40 {
+            let correlation = 2 + u32::try_from(op).unwrap();
+            let (kind, name, bytes) = match op % 4 {
+                3 => (OpKind::Memset, 0, 64),
+                _ => (OpKind::Kernel, 50, 0),
+            };
+            issue(&mut matcher, op, kind, name, bytes);
+            let record = Ran {
+                // Too soon for the clocks to tell whose it is.
+                start: Nanos(39_000_010),
+                end: Nanos(39_000_010 + u64::from(correlation)),
+                ..ran(op, kind, name, bytes)
+            };
+            matcher.ran(STREAM, correlation, false, record);
+        }
+        let times = run(&mut matcher, true);
+        assert_eq!(times.len(), 40);
+        let check = matcher.balance.check(0).unwrap();
+        assert_eq!(check.memsets, counted(10, 10, 0));
+        assert_eq!(check.kernels, counted(30, 30, 1));
+    }
+
+    #[test]
+    fn records_of_a_stream_without_a_number_count_though_others_are_doubtful() {
+        let mut matcher = matcher();
+        let one = DeviceRecords::one(OpKind::Kernel);
+        let placeless = Waiting {
+            op: OpSeq(1),
+            kind: OpKind::Kernel,
+            issued: Nanos(0),
+            name_hash: 50,
+            bytes: 0,
+            records: one,
+        };
+        matcher.issued(StreamId(9), placeless);
+        matcher.balance.process_ends();
+        for doubtful_came in [0, 1, 2] {
+            matcher.balance.doubtful(&one);
+            let came = if doubtful_came == 0 { 1 } else { doubtful_came };
+            matcher.ran((3, 3), came, false, ran(1, OpKind::Kernel, 50, 0));
+            assert_eq!(run(&mut matcher, true), []);
+            let check = matcher.balance.check(0).unwrap();
+            assert_eq!(check.kernels, counted(1, 1, 0), "{doubtful_came}");
+        }
+    }
+
+    #[test]
+    fn one_record_too_many_that_comes_before_all_others_costs_no_op_its_own() {
+        for first in [1, 2, 4] {
+            let mut matcher = matcher();
+            matcher.ran(STREAM, 9, false, ran(0, OpKind::Kernel, 50, 0));
+            let mut times = Vec::new();
+            for op in 0..6_u64 {
+                // Kernels 51, 51, 50 by turns.
+                issue(
+                    &mut matcher,
+                    op,
+                    OpKind::Kernel,
+                    51 - u64::from(op % 3 == 2),
+                    0,
+                );
+            }
+            for op in 0..6_u64 {
+                if op == first {
+                    matcher.flushed();
+                    times.extend(run(&mut matcher, false));
+                    matcher.flushed();
+                    times.extend(run(&mut matcher, false));
+                }
+                let record = ran(op, OpKind::Kernel, 51 - u64::from(op % 3 == 2), 0);
+                if op + 1 != first {
+                    matcher.ran(STREAM, 10 + u32::try_from(op).unwrap(), false, record);
+                }
+                if op == first {
+                    // Late, on another buffer.
+                    let late = ran(first - 1, OpKind::Kernel, 51 - u64::from(first % 3 == 0), 0);
+                    matcher.ran(STREAM, 9 + u32::try_from(first).unwrap(), false, late);
+                }
+            }
+            times.extend(run(&mut matcher, true));
+            assert_eq!(
+                times,
+                (0..6).map(|op| (op, op)).collect::<Vec<_>>(),
+                "{first}"
+            );
+            assert_eq!(matcher.balance.check(0).unwrap().kernels, counted(6, 6, 1));
+        }
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(crate) struct Turns {
 
 impl Turns {
     const ON: u32 = 2;
+    /// The bits of the state that say where records stand.
+    const CYCLE: u64 = 3;
 
     /// Records are off, or nobody will ever turn them and every op counts as asked for.
     pub(crate) fn new(asked: bool) -> Self {
@@ -58,22 +60,38 @@ impl Turns {
         }
     }
 
-    /// When the last turn was over.
-    pub(crate) fn since_ns(&self) -> u64 {
-        self.since_ns.load(Ordering::Relaxed)
+    /// A time that is after the last turn, as stamps tell it.
+    pub(crate) fn after_last_ns(&self) -> u64 {
+        self.since_ns
+            .load(Ordering::Relaxed)
+            .saturating_add(Self::CYCLE + 1)
     }
 
-    /// Whether CUPTI was asked for an op issued at `raw_ns`, whose call has returned.
+    /// The time at which an op is about to be issued with where records stand, in its lowest bits. The
+    /// time alone would not tell: two readings may differ by more than lies between two events, on
+    /// two threads or before and after [`IssueClock::compare`](crate::clock::IssueClock::compare).
     #[inline]
-    pub(crate) fn asked(&self, raw_ns: u64) -> Asked {
+    pub(crate) fn stamp(&self, raw_ns: u64) -> u64 {
         let state = self.state.load(Ordering::Acquire);
-        if state % 2 == 1 || raw_ns <= self.since_ns() {
+        raw_ns & !Self::CYCLE | u64::from(state) & Self::CYCLE
+    }
+
+    /// Whether CUPTI was asked for an op that was issued at the time `stamped` and whose call has
+    /// returned, and that time.
+    #[inline]
+    pub(crate) fn asked(&self, stamped: u64) -> (Asked, u64) {
+        let (then, raw_ns) = (stamped & Self::CYCLE, stamped & !Self::CYCLE);
+        let state = self.state.load(Ordering::Acquire);
+        let turned = then != u64::from(state) & Self::CYCLE;
+        // The times tell of as many turns as make a cycle: records are on or off for longer than clocks differ.
+        let asked = if turned || state % 2 == 1 || raw_ns <= self.since_ns.load(Ordering::Relaxed) {
             Asked::Doubtful
         } else if state % 4 == Self::ON {
             Asked::Yes
         } else {
             Asked::No
-        }
+        };
+        (asked, raw_ns)
     }
 
     /// Turns records on or off; one thread at a time. An op that sees any effect of `turn` sees that
@@ -183,24 +201,38 @@ mod tests {
     #[test]
     fn only_an_op_between_two_turns_is_certain() {
         let turns = Turns::new(false);
-        assert_eq!(turns.asked(5), Asked::No);
+        let asked = |stamped| turns.asked(stamped).0;
+        let off = turns.stamp(8);
+        assert_eq!(turns.asked(off), (Asked::No, 8));
         turns.turn(
             || 20,
-            || assert_eq!(turns.asked(10), Asked::Doubtful, "called and over within"),
+            || {
+                assert_eq!(asked(off), Asked::Doubtful, "over within");
+                assert_eq!(asked(turns.stamp(12)), Asked::Doubtful, "all within");
+            },
         );
-        assert_eq!(
-            turns.asked(10),
-            Asked::Doubtful,
-            "called before, over after"
-        );
-        assert_eq!(turns.asked(21), Asked::Yes);
+        assert_eq!(asked(off), Asked::Doubtful, "called before, over after");
+        let on = turns.stamp(24);
+        assert_eq!(turns.asked(on), (Asked::Yes, 24));
         turns.turn(|| 40, || ());
-        assert_eq!(turns.asked(30), Asked::Doubtful);
-        assert_eq!(turns.asked(41), Asked::No);
+        assert_eq!(asked(on), Asked::Doubtful);
+        assert_eq!(asked(turns.stamp(44)), Asked::No);
         turns.turn(|| 60, || ());
-        assert_eq!(turns.asked(30), Asked::Doubtful, "off in between");
-        assert_eq!(turns.asked(61), Asked::Yes);
-        assert_eq!(Turns::new(true).asked(1), Asked::Yes);
+        assert_eq!(asked(on), Asked::Doubtful, "off in between");
+        assert_eq!(asked(turns.stamp(64)), Asked::Yes);
+        assert_eq!(
+            Turns::new(true).asked(Turns::new(true).stamp(4)).0,
+            Asked::Yes
+        );
+    }
+
+    #[test]
+    fn an_op_is_not_certain_for_the_clock_it_was_stamped_with() {
+        let turns = Turns::new(false);
+        // Ahead of the one that the turn reads.
+        let stamped = turns.stamp(1 << 20);
+        turns.turn(|| 20, || ());
+        assert_eq!(turns.asked(stamped).0, Asked::Doubtful);
     }
 
     #[test]

@@ -142,7 +142,7 @@ fn what_lay_where_another_allocation_is_now_is_gone_whatever_it_shared_with_it()
             let (made, stale) = ledger.insert(managed(base + new * MIB, bytes * MIB));
             for at in (0..20 * MIB).step_by(1 << 19) {
                 let inside = (new * MIB..(new + bytes) * MIB).contains(&at);
-                let beside = at >= 10 * MIB && at < 18 * MIB && new + bytes <= 10;
+                let beside = (10 * MIB..18 * MIB).contains(&at) && new + bytes <= 10;
                 let expected = match (inside, beside) {
                     (true, _) => Some((made.id, at - new * MIB)),
                     (false, true) => Some((other.id, at - 10 * MIB)),
