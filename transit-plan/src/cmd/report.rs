@@ -248,7 +248,7 @@ fn losses(runs: &[Run]) -> Vec<String> {
     }
     for run in runs.iter().filter(|run| run.untimed_ops > 0) {
         let why = if run.unasked_ops > 0 {
-            "were not timed (recorded in bursts)"
+            "were not timed (issued while CUPTI was off or being turned on)"
         } else {
             "lack device times"
         };

@@ -310,13 +310,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Says that ops were timed in bursts, if they were.
+    /// Says that CUPTI was not asked for all ops, if so.
     #[must_use]
     pub fn sampled(&self) -> Option<String> {
         let timed = self.ops.saturating_sub(self.unasked_ops);
         (self.unasked_ops > 0).then(|| {
             format!(
-                "{timed} of {} ops timed, in bursts (TRANSIT_BURSTS)",
+                "{timed} of {} ops timed, the others issued while CUPTI was off or being turned on",
                 self.ops
             )
         })
