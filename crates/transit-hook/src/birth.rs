@@ -39,15 +39,10 @@ pub(crate) fn populate(driver: &Driver, device: u32, address: u64, bytes: u64) {
     if !wanted || !ceiling::fits_on_device(driver, bytes) {
         return;
     }
+    let prefetch = |stream| driver.mem_prefetch_to_device(address, bytes, device, stream);
     let done = driver.relaxed(|| {
-        let stream = if streams::legacy_is_by_itself() {
-            streams::LEGACY
-        } else {
-            STREAMS.current(driver)?
-        };
-        driver
-            .mem_prefetch_to_device(address, bytes, device, stream)
-            .ok()
+        let done = streams::beside_none(|| prefetch(streams::LEGACY).ok());
+        done.unwrap_or_else(|| prefetch(STREAMS.current(driver)?).ok())
     });
     match done.flatten() {
         Some(()) => POPULATED_BYTES.fetch_add(bytes, Ordering::Relaxed),

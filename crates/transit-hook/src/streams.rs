@@ -7,6 +7,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use transit_format::ids::StreamId;
 use transit_format::trace::model::StreamKind;
@@ -42,6 +43,10 @@ static CONTEXTS_GONE: AtomicU32 = AtomicU32::new(0);
 
 /// A stream that waits for the legacy stream, and makes it wait, has been made or used.
 static BOUND: AtomicBool = AtomicBool::new(false);
+/// Threads that put something into the legacy stream, as long as it makes no other wait.
+static ON_LEGACY: AtomicU32 = AtomicU32::new(0);
+/// No call of the job's waits longer for them: populating takes 4.6 ms a GiB.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Captures under way in the process: the length of [`UNDER_WAY`], for the launch path.
 static CAPTURES: AtomicU32 = AtomicU32::new(0);
@@ -81,14 +86,26 @@ fn by_context(driver: &Driver, handle: Handle) -> Stream {
     }
 }
 
-/// A stream is made, or used, that waits for the legacy stream and makes it wait.
+/// A stream is about to be made, or used, that waits for the legacy stream and makes it wait. The first
+/// time, waits until what [`beside_none`] is running is over: were the stream captured meanwhile, work
+/// put into the legacy stream would ruin the capture.
 pub(crate) fn bound_to_legacy() {
-    BOUND.store(true, Ordering::Relaxed);
+    if BOUND.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let began = Instant::now();
+    while ON_LEGACY.load(Ordering::SeqCst) != 0 && began.elapsed() < LONGEST_WAIT {
+        std::thread::sleep(Duration::from_micros(100));
+    }
 }
 
-/// Whether what is put into the legacy stream makes no other stream of the job's wait.
-pub(crate) fn legacy_is_by_itself() -> bool {
-    !BOUND.load(Ordering::Relaxed)
+/// Runs `work`, which puts something into the legacy stream, unless that may make another stream of
+/// the job's wait.
+pub(crate) fn beside_none<T>(work: impl FnOnce() -> T) -> Option<T> {
+    ON_LEGACY.fetch_add(1, Ordering::SeqCst);
+    let done = (!BOUND.load(Ordering::SeqCst)).then(work);
+    ON_LEGACY.fetch_sub(1, Ordering::SeqCst);
+    done
 }
 
 /// The handle by which calls without the per-thread suffix mean the same stream.
@@ -257,6 +274,28 @@ mod tests {
         assert_eq!(canonical(1, true), LEGACY);
         assert_eq!(canonical(2, false), PER_THREAD);
         assert_eq!(canonical(0x7f00, true), 0x7f00);
+    }
+
+    #[test]
+    fn a_stream_that_waits_for_the_legacy_stream_comes_after_what_is_put_into_that() {
+        let (begun, wait) = std::sync::mpsc::channel();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let done = beside_none(|| {
+                    begun.send(()).unwrap();
+                    while !BOUND.load(Ordering::SeqCst) {
+                        std::thread::yield_now();
+                    }
+                    over.store(true, Ordering::SeqCst);
+                });
+                assert_eq!(done, Some(()));
+            });
+            wait.recv().unwrap();
+            bound_to_legacy();
+            assert!(over.load(Ordering::SeqCst));
+        });
+        assert_eq!(beside_none(|| ()), None);
     }
 
     #[test]
