@@ -83,7 +83,8 @@ impl Turns {
         let (then, raw_ns) = (stamped & Self::CYCLE, stamped & !Self::CYCLE);
         let state = self.state.load(Ordering::Acquire);
         let turned = then != u64::from(state) & Self::CYCLE;
-        // The times tell of as many turns as make a cycle: records are on or off for longer than clocks differ.
+        // The times tell of as many turns as make a cycle: records are on or off for longer than
+        // clocks differ.
         let asked = if turned || state % 2 == 1 || raw_ns <= self.since_ns.load(Ordering::Relaxed) {
             Asked::Doubtful
         } else if state % 4 == Self::ON {

@@ -4,7 +4,8 @@
 //! argument registers around it, 30 instructions in all. On x86-64 ours lies at a fixed distance from
 //! the thread pointer instead (the "initial-exec" model): a shim is there from the process' start, and
 //! one that the driver loads later finds room in what the C library keeps for such libraries (1,664
-//! bytes in glibc, of which all that a shim has per thread takes some 200). Rust has no stable way to ask for that but assembly.
+//! bytes in glibc, of which all that a shim has per thread takes some 200). Rust has no stable way to
+//! ask for that but assembly.
 
 use core::cell::Cell;
 
