@@ -1,8 +1,9 @@
 //! Which ops CUPTI is asked to time: all of them, or with `TRANSIT_BURSTS` some. A record of a launch
 //! costs the job 1.5 to 2.5 us of processor time, that of a graph's node 0.3 to 1.5 us of the step
 //! (H200, driver 580.159.04, CUPTI 13.0, 2026-12-01); turned off, launches cost what they do without
-//! it, and turning takes 5 to 10 us from any thread. A step that the device decides hides the cost of
-//! launches, one that the processor decides pays it. So bursts cost [`SHARE`] of the time at most.
+//! it within 0.5 us, and turning takes 5 to 10 us from any thread. A step that the device decides
+//! hides the cost of launches, one that the processor decides pays it. So bursts cost [`SHARE`] of the
+//! time at most.
 //!
 //! An experiment, and off: of about 45 recordings in bursts on that GPU three ended with signal 11 in
 //! the midst of the job, and no other recording did. Turning the records of kernels alone from another

@@ -7,16 +7,17 @@
 //! One prefetch populates, on the legacy stream as long as no other stream of the job's waits for that,
 //! else on a stream of ours: in a process with managed memory every further stream costs each small
 //! kernel 120 ns (300 of 2.3 us in a graph: 691 us with one stream, 727 with two, used or not; same
-//! GPU and day), so none is made without need. The call
-//! does the work: 4.6 us a MiB and 12 more (20 us for an allocation of 2 MiB in all, where
-//! `cuMemAlloc` takes 47; 2,300 for 512 MiB, 170). A free right behind it is the driver's to order.
+//! GPU and day), so none is made without need. The call does the work: 4.6 us a MiB and 12 more (20 us
+//! for an allocation of 2 MiB in all, where `cuMemAlloc` takes 47; 2,300 for 512 MiB, 170). A free
+//! right behind it is the driver's to order.
 //!
 //! Nothing is populated
 //! * unless all managed memory lies on the devices, the reserve kept free, by our account and by the
 //!   driver's: memory that may lie elsewhere is brought by its first use, or by a plan;
 //! * on an emulated card, and under a plan that keeps memory on the host, where the replayer prepares
 //!   copies instead ([`crate::Observer::populates`]);
-//! * while faults are recorded: what shows in no record was never touched, the planner concludes;
+//! * by a recorder that records faults: what shows in no record was never touched, the planner
+//!   concludes;
 //! * that the job asked for as managed memory: it may want its first touch on the host;
 //! * that comes from a pool: it is in order on the job's stream only, and a pool hands the same memory
 //!   out again and again, populated since its first use, so the call would be made in vain each time.
